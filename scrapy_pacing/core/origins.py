@@ -7,6 +7,7 @@ path and fragment are never part of a key, so no password can reach a log or a f
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from functools import lru_cache
@@ -69,10 +70,8 @@ def normalise_host(host: str) -> str:
         host = unquote(host)
     host = host.strip().lower()
     if not host.isascii():
-        try:
+        with contextlib.suppress(idna.IDNAError, UnicodeError):
             host = idna.encode(host, uts46=True).decode("ascii")
-        except (idna.IDNAError, UnicodeError):
-            pass
     return host.removesuffix(".")
 
 

@@ -16,14 +16,16 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Callable, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from .clock import Clock, SystemClock
-from .gaps import GapLaw, RandomSource
-from .origins import host_of
-from .policy import PacingPolicy
+from .policy import PacingPolicy, PolicyBook
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from .gaps import GapLaw, RandomSource
 
 # An interval below this is nothing, where the policy's own is nothing.
 _NO_INTERVAL = 1e-3
@@ -74,7 +76,17 @@ class Lessons(Protocol):
 class _Pace:
     """The state of one origin."""
 
-    __slots__ = ("asked", "due", "epoch", "hold_until", "in_flight", "interval", "law", "policy", "successes")
+    __slots__ = (
+        "asked",
+        "due",
+        "epoch",
+        "hold_until",
+        "in_flight",
+        "interval",
+        "law",
+        "policy",
+        "successes",
+    )
 
     def __init__(self, policy: PacingPolicy) -> None:
         self.policy = policy
@@ -89,6 +101,14 @@ class _Pace:
 
     def ready_at(self) -> float:
         return max(self.due, self.hold_until)
+
+    def adopt(self, policy: PacingPolicy) -> None:
+        """Go on under another policy; what was learned stays."""
+        if policy == self.policy:
+            return
+        learned = self.interval > self.policy.interval
+        self.interval = max(self.interval, policy.interval) if learned else policy.interval
+        self.policy, self.law = policy, policy.law()
 
     def is_idle(self, now: float) -> bool:
         return self.in_flight == 0 and self.due <= now and self.hold_until <= now
@@ -131,9 +151,8 @@ class Pacer:
         """
         if max_origins < 1:
             raise ValueError(f"max_origins is {max_origins!r}; allowed: 1 or more")
-        self.policy = policy or PacingPolicy()
+        self._books = [PolicyBook(policy or PacingPolicy(), overrides)]
         self.clock: Clock = clock or SystemClock()
-        self._overrides = dict(overrides or {})
         self._source: RandomSource = source or random.Random()
         self._lessons = lessons
         self._paces: dict[str, _Pace] = {}
@@ -206,7 +225,12 @@ class Pacer:
         return self._learned(pace)
 
     def throttled(
-        self, origin: str, retry_after: float | None = None, *, departure: Departure | None = None, why: str = "refused"
+        self,
+        origin: str,
+        retry_after: float | None = None,
+        *,
+        departure: Departure | None = None,
+        why: str = "refused",
     ) -> Lesson | None:
         """Learn from a refusal; return what changed, or None if it taught nothing new.
 
@@ -221,11 +245,9 @@ class Pacer:
         now = self.clock.monotonic()
         asked = retry_after if retry_after is not None and retry_after > 0 else None
         hold = None if asked is None else min(asked, policy.max_hold)
-        if hold is not None and asked is not None and now + hold > pace.hold_until:
-            pace.hold_until = now + hold
-            pace.asked = asked
+        extended = asked is not None and self._extend_hold(pace, asked)
         if departure is not None and departure.epoch != pace.epoch:
-            if hold is not None:
+            if extended:
                 self._remember(origin, pace)
                 self._tell(origin)
             return None
@@ -239,6 +261,17 @@ class Pacer:
         self._remember(origin, pace)
         self._tell(origin)
         return Lesson(origin, old, pace.interval, why, hold, asked)
+
+    def postpone(self, origin: str, seconds: float) -> None:
+        """Let nothing leave for ``origin`` for so many seconds, `PacingPolicy.max_hold` at the most.
+
+        For waits that are no refusal (a redirect with Retry-After): the interval stays what it is, and a longer hold
+        that is already in force stays too.
+        """
+        pace = self._pace(origin)
+        if self._extend_hold(pace, seconds):
+            self._remember(origin, pace)
+            self._tell(origin)
 
     def eased(self, origin: str, *, departure: Departure | None = None) -> Lesson | None:
         """Count a success; return what changed if it was the one that eases the interval, else None.
@@ -271,10 +304,21 @@ class Pacer:
     # -- the rest ---------------------------------------------------------------------------------------------------
 
     def policy_of(self, origin: str) -> PacingPolicy:
-        """Return the policy that holds for ``origin``: its own, its host's, or the general one."""
-        if not self._overrides:
-            return self.policy
-        return self._overrides.get(origin) or self._overrides.get(host_of(origin)) or self.policy
+        """Return the policy that holds for ``origin``: where several crawls share this pacer, the slowest one's."""
+        if len(self._books) == 1:
+            return self._books[0].of(origin)
+        return max((book.of(origin) for book in self._books), key=lambda policy: policy.interval)
+
+    def share(self, books: Sequence[PolicyBook]) -> None:
+        """Serve several crawls at once: to a site they are one visitor, as slow as the slowest of them wants.
+
+        What was learned stays. Raises ValueError if ``books`` is empty.
+        """
+        if not books:
+            raise ValueError("books is empty; allowed: one or more")
+        self._books = list(books)
+        for origin, pace in self._paces.items():
+            pace.adopt(self.policy_of(origin))
 
     def watch(self, watcher: Callable[[str], None]) -> None:
         """Call ``watcher`` with an origin whenever its deadline or its number of requests in flight has moved."""
@@ -292,6 +336,14 @@ class Pacer:
     def _tell(self, origin: str) -> None:
         for watcher in self._watchers:
             watcher(origin)
+
+    def _extend_hold(self, pace: _Pace, asked: float) -> bool:
+        until = self.clock.monotonic() + min(asked, pace.policy.max_hold)
+        if until <= pace.hold_until:
+            return False
+        pace.hold_until = until
+        pace.asked = asked
+        return True
 
     def _pace(self, origin: str) -> _Pace:
         pace = self._paces.get(origin)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 from functools import lru_cache
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from .gaps import PAUSE_RARITY, GapLaw, gamma_quantile
+from .origins import host_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +65,7 @@ class PacingPolicy:
         self._check("first_interval", 0 < self.first_interval <= 3600, "above 0, at most 3600 seconds")
         self._check("max_interval", 0 < self.max_interval <= 86_400, "above 0, at most 86400 seconds")
         self._check("max_hold", 0 <= self.max_hold <= 7 * 86_400, "0 to 604800 seconds")
+        self._check("recover_after", isinstance(self.recover_after, int), "a whole number")
         self._check("recover_after", 1 <= self.recover_after <= 1_000_000, "1 to 1000000 successes")
         self._check("recover_factor", 0 < self.recover_factor < 1, "above 0, below 1")
         self._check("warmup_ttl", 0 <= self.warmup_ttl <= 365 * 86_400, "0 to 31536000 seconds")
@@ -89,6 +94,25 @@ class PacingPolicy:
 
     def _fail(self, name: str, allowed: str) -> NoReturn:
         raise ValueError(f"{name} is {getattr(self, name)!r}; allowed: {allowed}")
+
+
+class PolicyBook:
+    """Which policy holds for which origin: a general one, and overrides for an origin or a bare host."""
+
+    __slots__ = ("general", "overrides")
+
+    def __init__(self, general: PacingPolicy, overrides: Mapping[str, PacingPolicy] | None = None) -> None:
+        self.general = general
+        self.overrides = dict(overrides or {})
+
+    def of(self, origin: str) -> PacingPolicy:
+        """Return the policy of ``origin``: its own, its host's, or the general one."""
+        if not self.overrides:
+            return self.general
+        return self.overrides.get(origin) or self.overrides.get(host_of(origin)) or self.general
+
+    def __repr__(self) -> str:
+        return f"PolicyBook({self.general!r}, {len(self.overrides)} overrides)"
 
 
 # The fields that follow from the others where they are None.
@@ -120,7 +144,11 @@ def _law_of(policy: PacingPolicy) -> GapLaw:
     if pause_min is None:
         pause_min = max(8 * unit, longest_gap if math.isinf(ceiling) else ceiling)
     bound = longest_gap if math.isinf(ceiling) else min(ceiling, longest_gap)
-    check("pause_min", pause_min >= bound, f"at least {bound:.4g}, which the other gaps practically never exceed")
+    check(
+        "pause_min",
+        pause_min >= bound,
+        f"at least {bound:.4g}, which the other gaps practically never exceed",
+    )
     pause_max = 2 * pause_min if policy.pause_max is None else policy.pause_max
     check("pause_max", pause_max >= pause_min, f"at least pause_min ({pause_min:.4g})")
     mean_pause = (pause_min + pause_max) / 2
@@ -131,5 +159,10 @@ def _law_of(policy: PacingPolicy) -> GapLaw:
         f"below {most:.4g}, since pauses of {mean_pause:.4g} s would else make up the whole interval of {unit:g} s",
     )
     return GapLaw.solve(
-        policy.shape, floor / unit, ceiling / unit, policy.pause_probability, pause_min / unit, pause_max / unit
+        policy.shape,
+        floor / unit,
+        ceiling / unit,
+        policy.pause_probability,
+        pause_min / unit,
+        pause_max / unit,
     )

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 # A number of more digits stands for "longer than anybody waits"; policies cap it further (`max_hold`).
 LONGEST = 10.0**10
@@ -82,7 +85,10 @@ def _seconds(text: str, reference: float) -> float:
     if moment is not None:
         return _until(moment, reference)
     # A comma inside a date was taken above, so this one joins two fields (CASES I007).
-    return max((_number(part.strip(" \t"), reference) for part in text.split(",")[:_MOST_FIELDS]), default=0.0)
+    return max(
+        (_number(part.strip(" \t"), reference) for part in text.split(",")[:_MOST_FIELDS]),
+        default=0.0,
+    )
 
 
 def _number(text: str, reference: float) -> float:

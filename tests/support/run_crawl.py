@@ -1,0 +1,43 @@
+"""The process of a test's crawl: reads a job, runs its spiders, writes their stats and items."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from scrapy import signals
+from scrapy.settings import Settings
+from scrapy.utils.misc import load_object
+
+
+def main(job_path: str) -> None:
+    job = json.loads(Path(job_path).read_text())
+    settings = Settings(job["settings"], priority="project")
+    if settings.getbool("TWISTED_REACTOR_ENABLED", True):
+        from scrapy.crawler import CrawlerProcess as Process
+    else:
+        from scrapy.crawler import AsyncCrawlerProcess as Process
+    process = Process(settings)
+    items: list[dict[str, Any]] = []
+    stats: list[dict[str, Any]] = []
+
+    def scraped(item: dict[str, Any], response: object, spider: Any) -> None:
+        items.append({**item, "spider": spider.name})
+
+    def closed(spider: Any, reason: str) -> None:
+        stats.append({**spider.crawler.stats.get_stats(), "spider": spider.name, "reason": reason})
+        out = {"stats": stats[0], "all_stats": stats, "items": items}
+        Path(job["out"]).write_text(json.dumps(out, default=str))
+
+    for one in job["spiders"]:
+        crawler = process.create_crawler(load_object(one["spider"]))
+        crawler.signals.connect(scraped, signal=signals.item_scraped, weak=False)
+        crawler.signals.connect(closed, signal=signals.spider_closed, weak=False)
+        process.crawl(crawler, **one.get("arguments", {}))
+    process.start()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,44 @@
+"""Spiders that tests run in a process of their own."""
+
+from __future__ import annotations
+
+import json
+
+import scrapy
+
+
+class ListSpider(scrapy.Spider):
+    """Asks for the requests it is given, a JSON list of Request arguments, and yields an item for each answer."""
+
+    name = "list"
+
+    def __init__(self, requests: str = "[]", **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.given = json.loads(requests)
+
+    async def start(self):
+        for arguments in self.given:
+            yield scrapy.Request(**arguments, callback=self.parse, errback=self.failed)
+
+    def parse(self, response):
+        yield {
+            "url": response.url,
+            "asked": response.request.url,
+            "status": response.status,
+            "throttles": response.meta.get("pacing_throttles", 0),
+            "retries": response.meta.get("retry_times", 0),
+            "dont_filter": response.request.dont_filter,
+        }
+
+    def failed(self, failure):
+        yield {"asked": failure.request.url, "error": failure.type.__name__}
+
+
+class FollowSpider(ListSpider):
+    """Follows the links of the pages it gets."""
+
+    name = "follow"
+
+    def parse(self, response):
+        yield from super().parse(response)
+        yield from response.follow_all(css="a::attr(href)", callback=self.parse, errback=self.failed)
