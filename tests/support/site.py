@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 import time
 from collections import defaultdict
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import web
+from typing_extensions import Self
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -47,7 +49,7 @@ class Site:
         self._stopping: asyncio.Event | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> Site:
+    def __enter__(self) -> Self:
         self._thread.start()
         if not self._started.wait(10) or self._failure is not None:
             raise RuntimeError(f"the test site did not start: {self._failure}")
@@ -71,7 +73,7 @@ class Site:
     def gaps(self, host: str | None = None) -> list[float]:
         """The seconds between arrivals."""
         times = [arrival.at for arrival in self.arrivals(host=host)]
-        return [later - earlier for earlier, later in zip(times, times[1:], strict=False)]
+        return [later - earlier for earlier, later in itertools.pairwise(times)]
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -86,10 +88,10 @@ class Site:
     async def _serve(self) -> None:
         self._stopping = asyncio.Event()
         server = web.Server(self._handle, access_log=None)
-        runner = web.ServerRunner(server)
+        runner = web.ServerRunner(server, shutdown_timeout=0.1)
         await runner.setup()
         for host in self.hosts:
-            place = web.TCPSite(runner, host, self.port, shutdown_timeout=0.1, backlog=1024)
+            place = web.TCPSite(runner, host, self.port, backlog=1024)
             await place.start()
             self.port = self.port or place._server.sockets[0].getsockname()[1]
         self._started.set()
