@@ -10,6 +10,7 @@ from .core.origins import origin_key
 from .core.pacer import Departure, Learned, Lesson, Lessons, Pacer
 from .core.policy import PacingPolicy, PolicyBook
 from .downloadermiddlewares.pacing import PacingMiddleware
+from .pqueues import PacedPriorityQueue
 from .state import SharedState
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Learned",
     "Lesson",
     "Lessons",
+    "PacedPriorityQueue",
     "Pacer",
     "PacingMiddleware",
     "PacingPolicy",

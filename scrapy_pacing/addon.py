@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import NotConfigured
 
 from .downloadermiddlewares.pacing import PacingMiddleware
+from .pqueues import PacedPriorityQueue
 from .settings import read_settings, scrapy_delays
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ class Addon:
         read_settings(settings)
         self._take_over_delays(settings)
         settings.setdefault_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", PacingMiddleware, 950)
+        # At the add-on's priority: a queue that the project has chosen stays.
+        settings.set("SCHEDULER_PRIORITY_QUEUE", PacedPriorityQueue, "addon")
 
     def _take_over_delays(self, settings: Settings) -> None:
         """Make intervals of Scrapy's delays, and take them out there, so that no gap is counted twice."""

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
 
+from .core.origins import host_of
+
 if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
@@ -33,8 +35,14 @@ class DownloadSlots:
 
     def has_room(self, request: Request, origin: str) -> bool:
         """Return whether ``request``, leaving now, would be sent at once."""
+        return self._has_room(self._downloader().get_slot_key(request), origin)
+
+    def origin_has_room(self, origin: str) -> bool:
+        """Return whether a request to ``origin`` would, as far as its URL alone tells (it may name another slot)."""
+        return self._has_room(host_of(origin).strip("[]"), origin)
+
+    def _has_room(self, key: str, origin: str) -> bool:
         downloader = self._downloader()
-        key = downloader.get_slot_key(request)
         slot = downloader.slots.get(key)
         limit = self._limit(key, slot)
         if self._pacer.in_flight(origin) >= limit:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from scrapy import signals
@@ -11,12 +12,13 @@ from scrapy.exceptions import IgnoreRequest, NotConfigured
 from scrapy_pacing.answers import Answer, classify, retry_after
 from scrapy_pacing.compat import is_closing, on_closing
 from scrapy_pacing.core.origins import origin_key
+from scrapy_pacing.dispatch import Dispatch
 from scrapy_pacing.settings import read_settings, scrapy_delays, unknown_settings
 from scrapy_pacing.slots import DownloadSlots
 from scrapy_pacing.state import state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
@@ -33,6 +35,10 @@ logger = logging.getLogger(__name__)
 _THROTTLES = "pacing_throttles"
 _DONT_FILTER = "pacing_dont_filter"
 _CLOSING = "pacing_closing"
+
+# A request that came by the paced queue waits here no longer than this many seconds: longer waits belong to the queue,
+# where they hold no place of CONCURRENT_REQUESTS. It happens where robots.txt or a warm-up took the origin's turn.
+_SHORT_WAIT = 0.25
 
 
 class PacingMiddleware:
@@ -52,6 +58,9 @@ class PacingMiddleware:
         self._state = state_of(crawler, self._settings)
         self._pacer = self._state.pacer
         self._slots = DownloadSlots(crawler, self._pacer)
+        self.dispatch = Dispatch(crawler, self._pacer, self._slots)
+        self._waiting = 0
+        self._warned_of_waiting = False
         self._origin_key_failed = False
         self._autothrottle = crawler.settings.getbool("AUTOTHROTTLE_ENABLED")
         self._say_what_is_odd()
@@ -68,7 +77,7 @@ class PacingMiddleware:
 
     async def process_request(self, request: Request) -> Request | None:
         """Let the request go when its origin is due; give it back to the scheduler if the spider closes meanwhile."""
-        origin = self._origin(request)
+        origin = self.lane_of(request)
         if origin is None:
             return None
         if is_closing(self.crawler):
@@ -79,22 +88,33 @@ class PacingMiddleware:
 
         departure = self._state.gate.pass_now(origin, has_room)
         if departure is None:
+            if self._belongs_to_the_queue(request, origin):
+                self._inc("pacing/requeued")
+                self.dispatch.off_its_way(origin, request)
+                return self._again(request)
             departure = await self._wait(origin, has_room)
             if departure is None:
                 return self._give_back(request)
         self._depart(request, departure)
         return None
 
+    def _belongs_to_the_queue(self, request: Request, origin: str) -> bool:
+        return self.dispatch.came_by_queue(origin, request) and self._pacer.next_delay(origin) > _SHORT_WAIT
+
     async def _wait(self, origin: str, has_room: Callable[[], bool]) -> Departure | None:
         clock = self._pacer.clock
         since = clock.monotonic()
+        self._waiting += 1
+        self._warn_of_waiting()
         try:
             return await self._state.gate.wait(origin, self, has_room)
         finally:
+            self._waiting -= 1
             self._inc("pacing/seconds_waited", clock.monotonic() - since)
 
     def _depart(self, request: Request, departure: Departure) -> None:
         self._slots.depart(request, departure)
+        self.dispatch.off_its_way(departure.origin, request)
         self._inc("pacing/requests")
         meta = request.meta
         meta.pop(_CLOSING, None)
@@ -105,8 +125,11 @@ class PacingMiddleware:
             # Documented by Scrapy: AutoThrottle leaves the delay of this request's slot alone.
             meta["autothrottle_dont_adjust_delay"] = True
 
-    def _origin(self, request: Request) -> str | None:
-        """Return the key to pace under, always from the URL in hand: a redirect to another host changes it."""
+    def lane_of(self, request: Request) -> str | None:
+        """Return the key that ``request`` is paced under, or None if it is not paced.
+
+        Always from the URL in hand: a redirect to another host changes it.
+        """
         if request.meta.get("dont_pace"):
             return None
         origin = origin_key(request.url)
@@ -131,13 +154,14 @@ class PacingMiddleware:
         if request.meta.get(_CLOSING):
             raise IgnoreRequest("the spider is closing")
         self._inc("pacing/given_back")
-        return self._again(request, _CLOSING, True)
+        return self._again(request, {_CLOSING: True})
 
     @staticmethod
-    def _again(request: Request, key: str, value: object) -> Request:
+    def _again(request: Request, meta: Mapping[str, object] = MappingProxyType({})) -> Request:
+        """Return the request for the scheduler, past the dupe filter and with ``meta`` added."""
         again = request.replace(dont_filter=True)
         again.meta.setdefault(_DONT_FILTER, request.dont_filter)
-        again.meta[key] = value
+        again.meta.update(meta)
         return again
 
     # -- on the way back --------------------------------------------------------------------------------------------
@@ -193,7 +217,7 @@ class PacingMiddleware:
             )
             return response
         self._inc("pacing/sent_back")
-        return self._again(request, _THROTTLES, throttles)
+        return self._again(request, {_THROTTLES: throttles})
 
     def _spider_handles(self, request: Request, status: int) -> bool:
         """Return whether the spider wants to see such answers itself (as Scrapy's HttpErrorMiddleware tells it)."""
@@ -227,6 +251,7 @@ class PacingMiddleware:
         self._state.gate.close(self)
 
     def _spider_closed(self, spider: Spider) -> None:  # noqa: ARG002 - the signal's arguments
+        self.dispatch.close()
         self._slots.close()
         self._state.leave(self)
 
@@ -256,6 +281,20 @@ class PacingMiddleware:
     def _inc(self, stat: str, count: float = 1) -> None:
         # The collector adds whatever numbers it is given, though its annotation says int.
         self._stats.inc_value(stat, count)  # type: ignore[arg-type, union-attr]
+
+    def _warn_of_waiting(self) -> None:
+        """Say once that requests which wait here hold the places of other sites."""
+        places = self.crawler.settings.getint("CONCURRENT_REQUESTS")
+        if self._warned_of_waiting or not places or self._waiting * 2 <= places:
+            return
+        self._warned_of_waiting = True
+        logger.warning(
+            "%d of CONCURRENT_REQUESTS = %d requests wait for their site, so other sites wait for them. "
+            "SCHEDULER_PRIORITY_QUEUE = 'scrapy_pacing.PacedPriorityQueue' lets them wait in the scheduler instead.",
+            self._waiting,
+            places,
+            extra={"spider": self.crawler.spider},
+        )
 
     def _say_what_is_odd(self) -> None:
         for sentence in unknown_settings(self.crawler.settings):
