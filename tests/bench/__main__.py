@@ -16,6 +16,7 @@ import scrapy
 
 BENCHES = {
     "law": "the law of the gaps, as the site sees it",
+    "mixed": "a broad crawl of fast and slow sites",
     "limit": "200 pages from a site that allows five requests a second",
 }
 

@@ -20,8 +20,8 @@ PACING = {
     "PACING_CEILING": "inf",
     "PACING_PAUSE_PROBABILITY": 0,
 }
-PLAIN = {"DOWNLOAD_DELAY": INTERVAL}
-COMMON = {"CONCURRENT_REQUESTS": 2000, "LOG_LEVEL": "INFO"}
+PLAIN = {"DOWNLOAD_DELAY": INTERVAL, "CONCURRENT_REQUESTS": 2000}
+COMMON = {"LOG_LEVEL": "INFO"}
 
 
 def measure(settings: dict, *, addon: bool) -> list[list[float]]:

@@ -72,7 +72,11 @@ class Running:
         self.out = directory / "out.json"
         self.log_path = directory / "log.txt"
         self.job.write_text(json.dumps({"spiders": spiders, "settings": settings, "out": str(self.out)}))
-        environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            "PYTHONWARNINGS": "default",
+        }
         self.started = time.monotonic()
         with self.log_path.open("wb") as log:
             self.process = subprocess.Popen(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import time
 
 import scrapy
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import _schedule_coro
 
 
 class ListSpider(scrapy.Spider):
@@ -42,3 +45,23 @@ class FollowSpider(ListSpider):
     def parse(self, response):
         yield from super().parse(response)
         yield from response.follow_all(css="a::attr(href)", callback=self.parse, errback=self.failed)
+
+
+class ClosingSpider(ListSpider):
+    """Closes itself some seconds after its first answer, and notes when (monotonic) in the stats."""
+
+    name = "closing"
+
+    def __init__(self, after: float = 1.0, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.after = float(after)
+        self.timer = None
+
+    def parse(self, response):
+        if self.timer is None:
+            self.timer = call_later(self.after, self.close_now)
+        yield from super().parse(response)
+
+    def close_now(self):
+        self.crawler.stats.set_value("closed_at", time.monotonic())
+        _schedule_coro(self.crawler.engine.close_spider_async(reason="enough"))
