@@ -1,0 +1,257 @@
+"""What is remembered of an origin, and how two memories of it become one.
+
+Every time is wall-clock seconds, since it outlives the process; ``at`` is when a thing was learned. Facts are frozen:
+a newer one takes the place of an older one. A fact that holds None says "no longer known", and outlives, by its time,
+what another process still has in the file.
+
+`merge` keeps, field by field and URL by URL, what was learned later; of two facts of one moment the greater encoded
+bytes win, so the order in which processes save changes nothing. Of two holds the one that ends later wins: a wait that
+was promised is never shortened.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeVar
+
+import msgspec
+
+# Numbers above it could be read but not be written again.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class Fact(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """Anything learned at a moment."""
+
+    at: float
+
+
+class Number(Fact, frozen=True, omit_defaults=True, gc=False):
+    """A whole number, such as a layer's."""
+
+    value: _Count | None = None
+
+
+class Text(Fact, frozen=True, omit_defaults=True, gc=False):
+    """A short text, such as a tier or the identity of an exit."""
+
+    value: str | None = None
+
+
+class Pace(Fact, frozen=True, omit_defaults=True, gc=False):
+    """The learned interval in seconds, and what supports it."""
+
+    interval: float
+    widened: _Count = 0
+    """How many lessons have made it longer."""
+    eased: _Count = 0
+    """How many rows of successes have made it shorter."""
+
+
+class Hold(Fact, frozen=True, omit_defaults=True, gc=False):
+    """A wait that the server asked for: nothing leaves before ``until``."""
+
+    until: float
+    asked: float = 0.0
+
+
+class Cookie(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One cookie of a clearance. Its value is a credential and shows in no repr."""
+
+    name: str
+    value: str
+    domain: str = ""
+    path: str = "/"
+    expires: float | None = None
+    secure: bool = False
+    http_only: bool = False
+
+    def __repr__(self) -> str:
+        return f"Cookie(name={self.name!r}, domain={self.domain!r}, path={self.path!r}, expires={self.expires!r})"
+
+
+class Clearance(Fact, frozen=True, omit_defaults=True, gc=False):
+    """Cookies that prove a solved challenge, and the identity they are bound to."""
+
+    user_agent: str = ""
+    exit: str = ""
+    cookies: tuple[Cookie, ...] = ()
+    expires: float | None = None
+
+
+class Validators(Fact, frozen=True, omit_defaults=True, gc=False):
+    """What a parsed page answered with, byte for byte, and under which circumstances.
+
+    ``vary`` maps the names of the request fields that the answer varies by to a fingerprint of the value sent.
+    """
+
+    etag: bytes | None = None
+    last_modified: bytes | None = None
+    status: _Count = 200
+    vary: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Record(msgspec.Struct, omit_defaults=True):
+    """All that is remembered of one origin. Only the store changes it."""
+
+    seen: float = 0.0
+    warmed: float = 0.0
+    pace: Pace | None = None
+    hold: Hold | None = None
+    layer: Number | None = None
+    tier: Text | None = None
+    exit: Text | None = None
+    clearance: Clearance | None = None
+    endpoints: dict[str, Text] = msgspec.field(default_factory=dict)
+    """By URL: what kind of answer it gives."""
+    decoys: dict[str, Fact] = msgspec.field(default_factory=dict)
+    """By path and query."""
+    validators: dict[str, Validators] = msgspec.field(default_factory=dict)
+    """By path and query."""
+
+
+class Glance(msgspec.Struct):
+    """The part of a record that must be known before the rest is decoded."""
+
+    seen: float = 0.0
+    hold: Hold | None = None
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How many entries of a kind one origin may have."""
+
+    validators: int
+    endpoints: int
+    decoys: int
+
+
+_encoder = msgspec.json.Encoder()
+_sorted_encoder = msgspec.json.Encoder(order="sorted")
+_record_decoder = msgspec.json.Decoder(Record)
+_glance_decoder = msgspec.json.Decoder(Glance)
+
+_F = TypeVar("_F", bound=Fact)
+
+
+def encode(record: Record) -> bytes:
+    """Return a record as JSON, without a line break in it."""
+    return _encoder.encode(record)
+
+
+def decode(data: bytes) -> Record:
+    """Read a record; raises ValueError or RecursionError for anything else."""
+    return _record_decoder.decode(data)
+
+
+def glance(data: bytes) -> Glance:
+    """Read what `Glance` has of a record; raises ValueError or RecursionError for anything else."""
+    return _glance_decoder.decode(data)
+
+
+def merge(a: Record, b: Record) -> Record:
+    """Return what both records know together; changes neither.
+
+    Commutative, associative and idempotent, so that it doesn't matter who saved first, or twice.
+    """
+    return Record(
+        seen=max(a.seen, b.seen),
+        warmed=max(a.warmed, b.warmed),
+        pace=_later(a.pace, b.pace),
+        hold=_longer(a.hold, b.hold),
+        layer=_later(a.layer, b.layer),
+        tier=_later(a.tier, b.tier),
+        exit=_later(a.exit, b.exit),
+        clearance=_later(a.clearance, b.clearance),
+        endpoints=_united(a.endpoints, b.endpoints),
+        decoys=_united(a.decoys, b.decoys),
+        validators=_united(a.validators, b.validators),
+    )
+
+
+def trim(record: Record, limits: Limits) -> None:
+    """Drop, of each kind that has too many entries, those that were recorded longest ago."""
+    record.validators = _newest(record.validators, limits.validators)
+    record.endpoints = _newest(record.endpoints, limits.endpoints)
+    record.decoys = _newest(record.decoys, limits.decoys)
+
+
+def settle(record: Record, *, now: float, latest: float) -> bool:
+    """Bring times that lie in the future back, after the clock was set; return whether anything changed.
+
+    A fact from the future counts as learned at ``latest``. What was left of a hold or of a cookie's life when it was
+    learned is left from ``now`` on.
+    """
+    before = msgspec.structs.astuple(record)
+    record.seen = min(record.seen, now)
+    record.warmed = min(record.warmed, now)
+    for name in ("pace", "layer", "tier", "exit"):
+        fact = getattr(record, name)
+        if fact is not None and fact.at > now:
+            setattr(record, name, msgspec.structs.replace(fact, at=latest))
+    record.hold = settled_hold(record.hold, now)
+    record.clearance = _settled_clearance(record.clearance, now, latest)
+    record.endpoints = _settled(record.endpoints, now, latest)
+    record.decoys = _settled(record.decoys, now, latest)
+    record.validators = _settled(record.validators, now, latest)
+    return before != msgspec.structs.astuple(record)
+
+
+def settled_hold(hold: Hold | None, now: float) -> Hold | None:
+    """Return a hold that was learned in the future as if it had been learned now; any other as it is."""
+    if hold is None or hold.at <= now:
+        return hold
+    return Hold(now, now + max(0.0, hold.until - hold.at), hold.asked)
+
+
+def _settled_clearance(clearance: Clearance | None, now: float, latest: float) -> Clearance | None:
+    if clearance is None or clearance.at <= now:
+        return clearance
+    shift = now - clearance.at
+    return msgspec.structs.replace(
+        clearance,
+        at=latest,
+        expires=None if clearance.expires is None else clearance.expires + shift,
+        cookies=tuple(
+            cookie if cookie.expires is None else msgspec.structs.replace(cookie, expires=cookie.expires + shift)
+            for cookie in clearance.cookies
+        ),
+    )
+
+
+def _settled(facts: dict[str, _F], now: float, latest: float) -> dict[str, _F]:
+    if all(fact.at <= now for fact in facts.values()):
+        return facts
+    return {key: fact if fact.at <= now else msgspec.structs.replace(fact, at=latest) for key, fact in facts.items()}
+
+
+def _later(a: _F | None, b: _F | None) -> _F | None:
+    if a is None or b is None:
+        return a or b
+    return max(a, b, key=_rank)
+
+
+def _longer(a: Hold | None, b: Hold | None) -> Hold | None:
+    if a is None or b is None:
+        return a or b
+    return max(a, b, key=lambda hold: (hold.until, hold.at, hold.asked))
+
+
+def _rank(fact: Fact) -> tuple[float, bytes]:
+    return fact.at, _sorted_encoder.encode(fact)
+
+
+def _united(a: dict[str, _F], b: dict[str, _F]) -> dict[str, _F]:
+    """Unite two mappings, the longest known first: the order in which entries are dropped."""
+    if a == b:
+        return dict(a)
+    united = dict(a)
+    for key, theirs in b.items():
+        ours = united.get(key)
+        united[key] = theirs if ours is None else max(ours, theirs, key=_rank)
+    return dict(sorted(united.items(), key=lambda item: (item[1].at, item[0])))
+
+
+def _newest(facts: dict[str, _F], most: int) -> dict[str, _F]:
+    if len(facts) <= most:
+        return facts
+    ordered = sorted(facts.items(), key=lambda item: (item[1].at, item[0]))
+    return dict(ordered[len(ordered) - most :])
