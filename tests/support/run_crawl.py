@@ -31,11 +31,19 @@ def main(job_path: str) -> None:
         out = {"stats": stats[0], "all_stats": stats, "items": items}
         Path(job["out"]).write_text(json.dumps(out, default=str))
 
-    for one in job["spiders"]:
+    def start(one: dict[str, Any]) -> Any:
         crawler = process.create_crawler(load_object(one["spider"]))
         crawler.signals.connect(scraped, signal=signals.item_scraped, weak=False)
         crawler.signals.connect(closed, signal=signals.spider_closed, weak=False)
-        process.crawl(crawler, **one.get("arguments", {}))
+        return process.crawl(crawler, **one.get("arguments", {}))
+
+    first, *others = job["spiders"]
+    under_way = start(first)
+    for one in others:
+        if settings.getbool("TEST_SEQUENTIAL"):
+            under_way.addCallback(lambda _, one=one: start(one))
+        else:
+            start(one)
     process.start()
 
 

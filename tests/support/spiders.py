@@ -6,6 +6,7 @@ import json
 import time
 
 import scrapy
+from scrapy.exceptions import CloseSpider
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import _schedule_coro
 
@@ -65,3 +66,44 @@ class ClosingSpider(ListSpider):
     def close_now(self):
         self.crawler.stats.set_value("closed_at", time.monotonic())
         _schedule_coro(self.crawler.engine.close_spider_async(reason="enough"))
+
+
+class CloseSpiderSpider(ListSpider):
+    """Raises CloseSpider in its first callback."""
+
+    name = "close-spider"
+
+    def parse(self, response):
+        raise CloseSpider("enough")
+
+
+class StopEngineSpider(ListSpider):
+    """Stops the engine in its first callback."""
+
+    name = "stop-engine"
+
+    async def parse(self, response):
+        _schedule_coro(self.crawler.engine.stop_async())
+        return
+        yield
+
+
+class RaisingSpider(ListSpider):
+    """Fails in its callback."""
+
+    name = "raising"
+
+    def parse(self, response):
+        raise RuntimeError("a broken callback")
+
+
+class InlineSpider(ListSpider):
+    """Downloads another page of the site inside its callback."""
+
+    name = "inline"
+
+    async def parse(self, response):
+        try:
+            await self.crawler.engine.download_async(scrapy.Request(response.urljoin("/inline")))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
+            yield {"error": type(error).__name__}
