@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from itertools import islice
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from scrapy.utils.asyncio import call_later
 
@@ -36,8 +35,10 @@ class Dispatch:
         self.pacer = pacer
         self._crawler = crawler
         self._slots = slots
-        self._queues: WeakSet[PacedPriorityQueue] = WeakSet()
-        self._on_their_way: dict[str, Request] = {}
+        self._queues: list[PacedPriorityQueue] = []
+        # What is on its way, and how much of it for each origin: more than one only where there is no gap to keep.
+        self._on_their_way: dict[Request, str] = {}
+        self._counts: dict[str, int] = {}
         # Origins that lack room only; dict as an ordered set.
         self._roomless: dict[str, None] = {}
         self._timer: CallLaterResult | None = None
@@ -48,34 +49,37 @@ class Dispatch:
 
     def register(self, queue: PacedPriorityQueue) -> None:
         """Let a queue take part."""
-        self._queues.add(queue)
+        self._queues.append(queue)
 
     def may_go(self, origin: str) -> bool:
         """Return whether an origin that is due may send a request now; else it is unparked when it may."""
-        if origin in self._on_their_way:
+        count = self._counts.get(origin, 0)
+        if count and self.pacer.interval(origin) > 0:
             return False
-        if self._slots.origin_has_room(origin):
+        if self._slots.origin_has_room(origin, count):
             return True
         self._roomless[origin] = None
         return False
 
     def popped(self, origin: str, request: Request) -> None:
         """Record that a request of ``origin`` is on its way to the gate."""
-        self._on_their_way[origin] = request
+        self._on_their_way[request] = origin
+        self._counts[origin] = self._counts.get(origin, 0) + 1
 
     def look_after(self, *, everything: bool = False) -> bool:
         """Release origins whose request on its way was lost; return whether there were any."""
+        if not self._on_their_way:
+            return False
         held = self._held_by_the_downloader()
         count = len(self._on_their_way) if everything else _LOOKED_AFTER
         found = False
-        for origin, request in list(islice(self._on_their_way.items(), count)):
-            del self._on_their_way[origin]
+        for request in list(islice(self._on_their_way, count)):
             if request in held:
                 # Behind the others, so that each has its turn of being looked after.
-                self._on_their_way[origin] = request
+                self._on_their_way[request] = self._on_their_way.pop(request)
             else:
                 found = True
-                self._unpark(origin)
+                self.off_its_way(request)
         return found
 
     def wake_at(self, due: float | None) -> None:
@@ -92,18 +96,23 @@ class Dispatch:
 
     # -- the gate's side --------------------------------------------------------------------------------------------
 
-    def came_by_queue(self, origin: str, request: Request) -> bool:
+    def came_by_queue(self, request: Request) -> bool:
         """Return whether a queue has sent this request on its way, so that it can take it back."""
-        return self._on_their_way.get(origin) is request
+        return request in self._on_their_way
 
-    def off_its_way(self, origin: str, request: Request) -> None:
-        """Record that a request has departed, or goes back to the queue."""
-        if self._on_their_way.get(origin) is request:
-            del self._on_their_way[origin]
-            self._unpark(origin)
+    def off_its_way(self, request: Request) -> None:
+        """Record that a request has departed, goes back to the queue, or is lost."""
+        origin = self._on_their_way.pop(request, None)
+        if origin is None:
+            return
+        count = self._counts.pop(origin) - 1
+        if count:
+            self._counts[origin] = count
+        self._unpark(origin)
 
     def close(self) -> None:
         """Wake nobody any more."""
+        self._queues.clear()
         self.pacer.unwatch(self._moved)
         if self._timer is not None:
             self._timer.cancel()

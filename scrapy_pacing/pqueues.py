@@ -160,19 +160,22 @@ class PacedPriorityQueue:
                 return None
             if origin != _UNPACED and not self._dispatch.may_go(origin):
                 continue
-            request = self._take(origin, now)
+            request = self._take(origin)
             if request is None:
                 continue
             lane = self._lane_of(request) or _UNPACED
+            if lane == origin != _UNPACED:
+                self._dispatch.popped(origin, request)
+            if origin in self.pqueues and (lane == _UNPACED or lane != origin or self._dispatch.may_go(origin)):
+                # Nothing to wait for, or no gap to keep: it goes on behind the others that are due.
+                self._turns.unpark(origin, now)
             if lane != origin:
                 # Stored under another key: by Scrapy's own queue, or before PACING_ORIGIN_KEY was changed.
                 self.push(request)
                 continue
-            if origin != _UNPACED:
-                self._dispatch.popped(origin, request)
             return request
 
-    def _take(self, origin: str, now: float) -> Request | None:
+    def _take(self, origin: str) -> Request | None:
         """Pop from the queue of an origin, and drop the queue if that was the last one."""
         queue = self.pqueues[origin]
         request = queue.pop()
@@ -187,15 +190,14 @@ class PacedPriorityQueue:
                 # Only empty directories go; Scrapy's disk queues remove their files when they close empty.
                 with suppress(OSError):
                     Path(self._key, _path_safe(origin)).rmdir()
-        elif origin == _UNPACED or self._lane_of(request) != origin:
-            self._turns.unpark(origin, now)
         return request
 
     def _new_queue(self, origin: str, priorities: Iterable[int] = ()) -> ScrapyPriorityQueue:
         return ScrapyPriorityQueue(
             self._crawler,
             self._downstream_queue_cls,
-            f"{self._key}/{_path_safe(origin)}",
+            # Without a directory there is nothing to name; 100,000 names would take 11 MB.
+            f"{self._key}/{_path_safe(origin)}" if self._key else "",
             priorities,
             start_queue_cls=self._start_queue_cls,
         )

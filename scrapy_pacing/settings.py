@@ -17,7 +17,7 @@ from .core.origins import normalise_host, origin_key
 from .core.policy import PacingPolicy, PolicyBook
 
 if TYPE_CHECKING:
-    from scrapy import Request
+    from scrapy import Request, Spider
     from scrapy.settings import BaseSettings
 
 PREFIX = "PACING_"
@@ -47,12 +47,12 @@ class PacingSettings:
     max_origins: int
 
 
-def read_settings(settings: BaseSettings) -> PacingSettings:
+def read_settings(settings: BaseSettings, spider: Spider | None = None) -> PacingSettings:
     """Read the PACING_ settings of a crawl.
 
     Raises ValueError for a bad value; its text names the setting, the value and what is allowed.
     """
-    interval, host_delays = scrapy_delays(settings)
+    interval, host_delays = scrapy_delays(settings, spider)
     general = _general_policy(settings, interval)
     overrides = {
         host: _override(f"DOWNLOAD_SLOTS[{host!r}]", general, {"interval": delay})
@@ -68,9 +68,13 @@ def read_settings(settings: BaseSettings) -> PacingSettings:
     )
 
 
-def scrapy_delays(settings: BaseSettings) -> tuple[float | None, dict[str, float]]:
-    """Return Scrapy's own delays: DOWNLOAD_DELAY (None if it is 0), and those of DOWNLOAD_SLOTS by host."""
-    delay = settings.getfloat("DOWNLOAD_DELAY")
+def scrapy_delays(settings: BaseSettings, spider: Spider | None = None) -> tuple[float | None, dict[str, float]]:
+    """Return Scrapy's own delays: DOWNLOAD_DELAY (None if it is 0), and those of DOWNLOAD_SLOTS by host.
+
+    The spider attribute ``download_delay``, deprecated but still heeded, goes before the setting.
+    """
+    own = getattr(spider, "download_delay", None)
+    delay = settings.getfloat("DOWNLOAD_DELAY") if own is None else float(own)
     slots = settings.getdict("DOWNLOAD_SLOTS")
     by_host = {
         normalise_host(str(host)): float(slot["delay"])

@@ -29,36 +29,33 @@ class DownloadSlots:
         self._departed: dict[Request, Departure] = {}
         self._on_the_way: dict[Request, str] = {}
         self._reap_at = 64
+        self._known_downloader: Any = None
         self._concurrency = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._slot_settings = crawler.settings.getdict("DOWNLOAD_SLOTS")
-        crawler.signals.connect(self._reached, signal=signals.request_reached_downloader)
+
+    def take_out_delays(self) -> None:
+        """Let Scrapy's download slots delay nothing, for a project that sets delays beside the gaps."""
+        self._crawler.signals.connect(self._reached, signal=signals.request_reached_downloader)
 
     def has_room(self, request: Request, origin: str) -> bool:
         """Return whether ``request``, leaving now, would be sent at once."""
-        return self._has_room(self._downloader().get_slot_key(request), origin)
+        return self._has_room(self._downloader().get_slot_key(request), origin, 0)
 
-    def origin_has_room(self, origin: str) -> bool:
-        """Return whether a request to ``origin`` would, as far as its URL alone tells (it may name another slot)."""
-        return self._has_room(host_of(origin).strip("[]"), origin)
+    def origin_has_room(self, origin: str, on_their_way: int = 0) -> bool:
+        """Return whether ``origin`` has room for one request more than ``on_their_way`` to the gate.
 
-    def _has_room(self, key: str, origin: str) -> bool:
-        downloader = self._downloader()
-        slot = downloader.slots.get(key)
-        limit = self._limit(key, slot)
-        if self._pacer.in_flight(origin) >= limit:
-            self._reap(downloader)
-            if self._pacer.in_flight(origin) >= limit:
-                return False
-        active = 0 if slot is None else len(slot.active)
-        return active + sum(other == key for other in self._on_the_way.values()) < limit
+        As far as its URL alone tells: a request may name another slot.
+        """
+        return self._has_room(host_of(origin).strip("[]"), origin, on_their_way)
 
     def depart(self, request: Request, departure: Departure) -> None:
         """Record that ``request`` has left the gate."""
+        downloader = self._downloader()
         if len(self._departed) >= self._reap_at:
-            self._reap(self._downloader())
+            self._reap(downloader)
             self._reap_at = 2 * len(self._departed) + 64
         self._departed[request] = departure
-        self._on_the_way[request] = self._downloader().get_slot_key(request)
+        self._on_the_way[request] = downloader.get_slot_key(request)
 
     def land(self, request: Request) -> Departure | None:
         """Record the end of ``request``; return its departure, or None if it did not leave by the gate."""
@@ -73,10 +70,34 @@ class DownloadSlots:
         for request in list(self._departed):
             self.land(request)
 
+    def _has_room(self, key: str, origin: str, more: int) -> bool:
+        downloader = self._downloader()
+        slot = downloader.slots.get(key)
+        limit = self._limit(key, slot) - more
+        if self._pacer.in_flight(origin) >= limit:
+            self._reap(downloader)
+            if self._pacer.in_flight(origin) >= limit:
+                return False
+        active = self._arrive(downloader, key)
+        return (active if slot is None else active + len(slot.active)) < limit
+
+    def _arrive(self, downloader: Any, key: str) -> int:
+        """Forget who has reached its slot; return how many are on the way to the slot ``key``."""
+        count = 0
+        for request, its_key in list(self._on_the_way.items()):
+            slot = downloader.slots.get(its_key)
+            if slot is not None and request in slot.active:
+                del self._on_the_way[request]
+            elif its_key == key:
+                count += 1
+        return count
+
     def _downloader(self) -> Any:
-        engine = self._crawler.engine
-        assert engine is not None  # noqa: S101 - requests come from the engine
-        return engine.downloader
+        if self._known_downloader is None:
+            engine = self._crawler.engine
+            assert engine is not None  # noqa: S101 - requests come from the engine
+            self._known_downloader = engine.downloader
+        return self._known_downloader
 
     def _limit(self, key: str, slot: Any) -> int:
         if slot is not None:
@@ -92,7 +113,6 @@ class DownloadSlots:
 
     def _reached(self, request: Request, spider: Spider) -> None:  # noqa: ARG002 - the signal's arguments
         """Take out the slot's own delay, just before the slot looks at it."""
-        self._on_the_way.pop(request, None)
         downloader = self._downloader()
         slot = downloader.slots.get(downloader.get_slot_key(request))
         if slot is not None and slot.delay:

@@ -24,6 +24,7 @@ _PORT = re.compile(r"[0-9]*\Z", re.ASCII)
 _LONGEST_HOST = 253
 
 
+@lru_cache(maxsize=1024)
 def origin_key(url: str) -> str | None:
     """Return the normalised origin of an http or https URL, or None for any other scheme.
 

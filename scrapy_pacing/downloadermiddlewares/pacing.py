@@ -53,8 +53,10 @@ class PacingMiddleware:
         if not crawler.settings.getbool("PACING_ENABLED", True):
             raise NotConfigured
         self.crawler = crawler
-        self._stats = crawler.stats
-        self._settings = read_settings(crawler.settings)
+        # Bound once: the collector's attributes pass a check of deprecated names at each access. It adds whatever
+        # numbers it is given, though its annotation says int.
+        self._inc: Callable[..., None] = crawler.stats.inc_value  # type: ignore[union-attr]
+        self._settings = read_settings(crawler.settings, crawler.spider)
         self._state = state_of(crawler, self._settings)
         self._pacer = self._state.pacer
         self._slots = DownloadSlots(crawler, self._pacer)
@@ -88,18 +90,15 @@ class PacingMiddleware:
 
         departure = self._state.gate.pass_now(origin, has_room)
         if departure is None:
-            if self._belongs_to_the_queue(request, origin):
+            if self.dispatch.came_by_queue(request) and self._pacer.next_delay(origin) > _SHORT_WAIT:
                 self._inc("pacing/requeued")
-                self.dispatch.off_its_way(origin, request)
+                self.dispatch.off_its_way(request)
                 return self._again(request)
             departure = await self._wait(origin, has_room)
             if departure is None:
                 return self._give_back(request)
         self._depart(request, departure)
         return None
-
-    def _belongs_to_the_queue(self, request: Request, origin: str) -> bool:
-        return self.dispatch.came_by_queue(origin, request) and self._pacer.next_delay(origin) > _SHORT_WAIT
 
     async def _wait(self, origin: str, has_room: Callable[[], bool]) -> Departure | None:
         clock = self._pacer.clock
@@ -114,7 +113,7 @@ class PacingMiddleware:
 
     def _depart(self, request: Request, departure: Departure) -> None:
         self._slots.depart(request, departure)
-        self.dispatch.off_its_way(departure.origin, request)
+        self.dispatch.off_its_way(request)
         self._inc("pacing/requests")
         meta = request.meta
         meta.pop(_CLOSING, None)
@@ -278,10 +277,6 @@ class PacingMiddleware:
             extra={"spider": self.crawler.spider},
         )
 
-    def _inc(self, stat: str, count: float = 1) -> None:
-        # The collector adds whatever numbers it is given, though its annotation says int.
-        self._stats.inc_value(stat, count)  # type: ignore[arg-type, union-attr]
-
     def _warn_of_waiting(self) -> None:
         """Say once that requests which wait here hold the places of other sites."""
         places = self.crawler.settings.getint("CONCURRENT_REQUESTS")
@@ -299,7 +294,7 @@ class PacingMiddleware:
     def _say_what_is_odd(self) -> None:
         for sentence in unknown_settings(self.crawler.settings):
             logger.warning(sentence)
-        delay, host_delays = scrapy_delays(self.crawler.settings)
+        delay, host_delays = scrapy_delays(self.crawler.settings, self.crawler.spider)
         conflicts = [
             name
             for name, is_set in (
@@ -310,6 +305,7 @@ class PacingMiddleware:
             if is_set
         ]
         if conflicts:
+            self._slots.take_out_delays()
             logger.warning(
                 "%s set beside scrapy-pacing: the delays count as intervals where no PACING_ setting says otherwise, "
                 "and Scrapy itself no longer delays anything. ADDONS = {'scrapy_pacing.Addon': 500} settles this.",

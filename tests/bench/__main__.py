@@ -17,6 +17,8 @@ import scrapy
 BENCHES = {
     "law": "the law of the gaps, as the site sees it",
     "mixed": "a broad crawl of fast and slow sites",
+    "queue": "what the paced queue costs",
+    "cost": "what pacing costs a request and a page",
     "limit": "200 pages from a site that allows five requests a second",
 }
 

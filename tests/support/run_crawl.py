@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,19 @@ def main(job_path: str) -> None:
     def scraped(item: dict[str, Any], response: object, spider: Any) -> None:
         items.append({**item, "spider": spider.name})
 
+    def opened(spider: Any) -> None:
+        spider.cpu = time.process_time()
+
     def closed(spider: Any, reason: str) -> None:
-        stats.append({**spider.crawler.stats.get_stats(), "spider": spider.name, "reason": reason})
+        cpu = time.process_time() - spider.cpu
+        stats.append({**spider.crawler.stats.get_stats(), "spider": spider.name, "reason": reason, "cpu": cpu})
         out = {"stats": stats[0], "all_stats": stats, "items": items}
         Path(job["out"]).write_text(json.dumps(out, default=str))
 
     def start(one: dict[str, Any]) -> Any:
         crawler = process.create_crawler(load_object(one["spider"]))
         crawler.signals.connect(scraped, signal=signals.item_scraped, weak=False)
+        crawler.signals.connect(opened, signal=signals.spider_opened, weak=False)
         crawler.signals.connect(closed, signal=signals.spider_closed, weak=False)
         return process.crawl(crawler, **one.get("arguments", {}))
 

@@ -107,3 +107,20 @@ class InlineSpider(ListSpider):
             await self.crawler.engine.download_async(scrapy.Request(response.urljoin("/inline")))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is the result
             yield {"error": type(error).__name__}
+
+
+class ManyPagesSpider(scrapy.Spider):
+    """Asks one site for many pages, and makes nothing of them."""
+
+    name = "many-pages"
+
+    def __init__(self, url: str, pages: int, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.url, self.pages = url, int(pages)
+
+    async def start(self):
+        for number in range(self.pages):
+            yield scrapy.Request(f"{self.url}{number}")
+
+    def parse(self, response):
+        pass
