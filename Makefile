@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 
-.PHONY: help example test test-matrix test-oldest lint format bench docs clean
+.PHONY: help example test test-modes test-matrix test-oldest lint format bench docs clean
 
 help:
 	@echo "make example      crawl the local example shop and see what it saw (under a minute)"
@@ -11,6 +11,8 @@ help:
 	@echo "make lint         ruff, mypy, import-linter"
 	@echo "make bench        speed, memory and the law of the gaps, plain Scrapy beside it"
 	@echo "make docs         build the documentation into docs/_build/html"
+	@echo "make test-modes   the crawls of the suite in Scrapy's two other modes"
+	@echo "make test-oldest  the suite with the oldest Scrapy and the oldest Python found"
 	@echo "make test-matrix  the suite on every Python and Scrapy that this machine has"
 
 $(BIN)/python:
@@ -27,6 +29,11 @@ example: $(VENV)/.installed-example
 
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -n auto
+
+# The suite runs its main crawls in all modes; here every crawl of it runs in each of the other two.
+test-modes: $(VENV)/.installed-test
+	TEST_MODE=select $(BIN)/python -m pytest -n auto tests/integration
+	TEST_MODE=no-reactor $(BIN)/python -m pytest -n auto tests/integration
 
 lint: $(VENV)/.installed-lint $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -50,10 +57,10 @@ $(VENV)/.installed-tox: | $(BIN)/python
 	@touch $@
 
 test-matrix: $(VENV)/.installed-tox
-	$(BIN)/tox run --skip-missing-interpreters true
+	$(BIN)/python tests/matrix.py
 
 test-oldest: $(VENV)/.installed-tox
-	$(BIN)/python tests/oldest.py
+	$(BIN)/python tests/matrix.py --oldest
 
 clean:
 	rm -rf $(VENV) .tox docs/_build

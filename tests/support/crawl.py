@@ -29,16 +29,20 @@ ADDON = {"ADDONS": {"scrapy_pacing.Addon": 500}}
 BASE = {"LOG_LEVEL": "DEBUG", "TELNETCONSOLE_ENABLED": False, "RETRY_ENABLED": True}
 
 reactorless = scrapy.version_info >= (2, 15)
+#: The mode of all crawls, where the environment names one; else asyncio, and all three in some tests.
+ONLY_MODE = os.environ.get("TEST_MODE")
+DEFAULT_MODE = ONLY_MODE or "asyncio"
 #: Runs a test in each of Scrapy's modes.
 in_all_modes = pytest.mark.parametrize(
     "mode",
     [
-        "asyncio",
-        "select",
         pytest.param(
-            "no-reactor",
-            marks=pytest.mark.skipif(not reactorless, reason="Scrapy before 2.15 always has a reactor"),
-        ),
+            mode,
+            marks=pytest.mark.skipif(
+                mode == "no-reactor" and not reactorless, reason="Scrapy before 2.15 always has a reactor"
+            ),
+        )
+        for mode in ([ONLY_MODE] if ONLY_MODE else MODES)
     ],
 )
 
@@ -108,7 +112,11 @@ class Running:
 
 @contextlib.contextmanager
 def running(
-    spiders: list[dict[str, Any]], settings: dict[str, Any] | None = None, *, mode: str = "asyncio", addon: bool = True
+    spiders: list[dict[str, Any]],
+    settings: dict[str, Any] | None = None,
+    *,
+    mode: str = DEFAULT_MODE,
+    addon: bool = True,
 ) -> Iterator[Running]:
     """Start a crawl of several spiders in one process; it is ended at the latest when the block is left."""
     merged = {**BASE, **MODES[mode], **(ADDON if addon else {}), **(settings or {})}
@@ -126,7 +134,7 @@ def crawl(
     *urls: str,
     settings: dict[str, Any] | None = None,
     spider: str = "tests.support.spiders.ListSpider",
-    mode: str = "asyncio",
+    mode: str = DEFAULT_MODE,
     addon: bool = True,
     timeout: float = 60,
     given: str | None = None,
