@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from scrapy.exceptions import NotConfigured
 
+from .core.policy import DERIVED_FIELDS
 from .downloadermiddlewares.pacing import PacingMiddleware
 from .pqueues import PacedPriorityQueue
-from .settings import read_settings, scrapy_delays
+from .settings import pacing_enabled, read_settings, scrapy_delays
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings, Settings
@@ -26,7 +27,7 @@ class Addon:
 
     def update_settings(self, settings: Settings) -> None:
         """Change the settings of a crawl; raises ValueError for a bad PACING_ value, so that the crawl never starts."""
-        if not settings.getbool("PACING_ENABLED", True):
+        if not pacing_enabled(settings):
             raise NotConfigured("PACING_ENABLED is off")
         read_settings(settings)
         self._take_over_delays(settings)
@@ -39,12 +40,15 @@ class Addon:
         delay, host_delays = scrapy_delays(settings)
         if delay is not None:
             if settings.get("PACING_INTERVAL") is None:
-                settings.set("PACING_INTERVAL", delay, "addon")
+                _overrule(settings, "PACING_INTERVAL", delay)
                 logger.info("DOWNLOAD_DELAY = %g is taken over as PACING_INTERVAL", delay)
             _overrule(settings, "DOWNLOAD_DELAY", 0)
         if host_delays:
-            origins = {host: {"interval": interval} for host, interval in host_delays.items()}
-            origins.update(settings.getdict("PACING_ORIGINS"))
+            # Clamps in seconds were meant for the general interval.
+            derived = dict.fromkeys(DERIVED_FIELDS)
+            origins = {host: {"interval": interval, **derived} for host, interval in host_delays.items()}
+            for host, own in settings.getdict("PACING_ORIGINS").items():
+                origins[host] = {**origins.get(host, {}), **own} if isinstance(own, dict) else own
             _overrule(settings, "PACING_ORIGINS", origins)
             _overrule(settings, "DOWNLOAD_SLOTS", _without_delays(settings))
             logger.info(
@@ -66,6 +70,6 @@ def _without_delays(settings: BaseSettings) -> dict[str, object]:
     slots = copy.deepcopy(settings.getdict("DOWNLOAD_SLOTS"))
     for slot in slots.values():
         if isinstance(slot, dict):
-            # Not removed: a slot without a delay of its own takes DOWNLOAD_DELAY.
-            slot["delay"] = 0
+            # It takes DOWNLOAD_DELAY then, which is 0.
+            slot.pop("delay", None)
     return slots

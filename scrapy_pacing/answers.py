@@ -37,12 +37,12 @@ def classify(response: Response, throttle_statuses: Collection[int]) -> Answer:
     ``throttle_statuses``. A challenge page is none, though some are sent as 429 (CASES I019).
     """
     status = response.status
+    if b"challenge" in (response.headers.get(b"Cf-Mitigated") or b"").lower():
+        return Answer.CHALLENGED
     if 200 <= status < 300 or status == 304:
         return Answer.SERVED
     if status < 400:
         return Answer.REDIRECTED
-    if b"challenge" in (response.headers.get(b"Cf-Mitigated") or b"").lower():
-        return Answer.CHALLENGED
     if status in throttle_statuses or (status == 503 and b"Retry-After" in response.headers):
         return Answer.REFUSED
     return Answer.FAILED

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def _engine_slot(crawler: Crawler) -> Any:
-    return getattr(crawler.engine, "_slot", None)
+    return getattr(getattr(crawler, "engine", None), "_slot", None)
 
 
 def wake_engine(crawler: Crawler) -> None:
@@ -54,8 +54,5 @@ def on_closing(crawler: Crawler, callback: Callable[[], None]) -> None:
 
 def is_closing(crawler: Crawler) -> bool:
     """Return whether the spider is closing or closed."""
-    engine = crawler.engine
-    if engine is None:
-        return False
     slot = _engine_slot(crawler)
     return slot is not None and slot.closing is not None

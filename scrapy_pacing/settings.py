@@ -7,6 +7,7 @@ those are taken over, so that no gap is counted twice.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy.utils.misc import load_object
 
 from .core.origins import normalise_host, origin_key
-from .core.policy import PacingPolicy, PolicyBook
+from .core.policy import DERIVED_FIELDS, PacingPolicy, PolicyBook
 
 if TYPE_CHECKING:
     from scrapy import Request, Spider
@@ -32,6 +33,9 @@ OTHER_SETTINGS: Mapping[str, Any] = {
     "PACING_MAX_ORIGINS": 4096,
 }
 KNOWN_SETTINGS = frozenset(OTHER_SETTINGS) | {PREFIX + name.upper() for name in POLICY_FIELDS}
+
+# A bare host: a name, an IPv4 address, or an IPv6 address in brackets.
+_HOST = re.compile(r"(?:[^\s/?#@:*\[\]]+|\[[0-9a-fA-F:.%\w]+\])\Z")
 
 OriginKey = Callable[["Request", str], str]
 
@@ -55,10 +59,9 @@ def read_settings(settings: BaseSettings, spider: Spider | None = None) -> Pacin
     interval, host_delays = scrapy_delays(settings, spider)
     general = _general_policy(settings, interval)
     overrides = {
-        host: _override(f"DOWNLOAD_SLOTS[{host!r}]", general, {"interval": delay})
-        for host, delay in host_delays.items()
+        host: _slot_policy(f"DOWNLOAD_SLOTS[{host!r}]['delay']", general, delay) for host, delay in host_delays.items()
     }
-    overrides.update(_origin_policies(settings, general))
+    overrides.update(_origin_policies(settings, general, overrides))
     return PacingSettings(
         policies=PolicyBook(general, overrides),
         throttle_statuses=_statuses(settings, "PACING_THROTTLE_STATUSES"),
@@ -74,14 +77,19 @@ def scrapy_delays(settings: BaseSettings, spider: Spider | None = None) -> tuple
     The spider attribute ``download_delay``, deprecated but still heeded, goes before the setting.
     """
     own = getattr(spider, "download_delay", None)
-    delay = settings.getfloat("DOWNLOAD_DELAY") if own is None else float(own)
-    slots = settings.getdict("DOWNLOAD_SLOTS")
+    delay = _seconds("DOWNLOAD_DELAY", settings.get("DOWNLOAD_DELAY") if own is None else own)
     by_host = {
-        normalise_host(str(host)): float(slot["delay"])
-        for host, slot in slots.items()
-        if isinstance(slot, Mapping) and slot.get("delay")
+        # A slot that says 0 has no delay, whatever DOWNLOAD_DELAY is.
+        normalise_host(str(host)): _seconds(f"DOWNLOAD_SLOTS[{host!r}]['delay']", slot["delay"])
+        for host, slot in settings.getdict("DOWNLOAD_SLOTS").items()
+        if isinstance(slot, Mapping) and slot.get("delay") is not None
     }
     return (delay if delay > 0 else None), by_host
+
+
+def pacing_enabled(settings: BaseSettings) -> bool:
+    """Return PACING_ENABLED; raises ValueError for a value that is neither true nor false."""
+    return _switch(settings, "PACING_ENABLED")
 
 
 def unknown_settings(settings: BaseSettings) -> list[str]:
@@ -117,7 +125,17 @@ def _as_setting(error: ValueError, values: Mapping[str, Any], scrapy_delay: floa
     return f"{PREFIX}{field.upper()} {rest}"
 
 
-def _origin_policies(settings: BaseSettings, general: PacingPolicy) -> dict[str, PacingPolicy]:
+def _slot_policy(where: str, general: PacingPolicy, delay: float) -> PacingPolicy:
+    """Make a slot's delay the interval of its host; clamps in seconds were meant for the general interval."""
+    try:
+        return replace(general, interval=delay, floor=None, ceiling=None, pause_min=None, pause_max=None)
+    except ValueError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _origin_policies(
+    settings: BaseSettings, general: PacingPolicy, by_slot: Mapping[str, PacingPolicy]
+) -> dict[str, PacingPolicy]:
     given = _mapping(settings, "PACING_ORIGINS")
     policies = {}
     for key, overrides in given.items():
@@ -126,24 +144,57 @@ def _origin_policies(settings: BaseSettings, general: PacingPolicy) -> dict[str,
             raise ValueError(f"{where} has the key {key!r}; allowed: a host or an origin, such as 'example.com'")
         if not isinstance(overrides, Mapping):
             raise ValueError(f"{where} is {overrides!r}; allowed: a dict of policy fields, such as {{'interval': 10}}")
-        # A key that is neither a URL nor a host is one that PACING_ORIGIN_KEY makes: it stays as it is.
-        origin = origin_key(key) or (key if settings.get("PACING_ORIGIN_KEY") else normalise_host(key))
-        policies[origin] = _override(where, general, overrides)
+        origin = _origin_of_key(settings, where, key)
+        policies[origin] = _override(where, by_slot.get(origin, general), overrides)
     return policies
 
 
+def _origin_of_key(settings: BaseSettings, where: str, key: str) -> str:
+    """Return the origin or host that a key of PACING_ORIGINS means; raises ValueError if it can mean neither."""
+    origin = origin_key(key)
+    if origin is not None:
+        return origin
+    if settings.get("PACING_ORIGIN_KEY"):
+        # One of the keys that the project's own function makes.
+        return key
+    host = normalise_host(key)
+    if not _HOST.match(host):
+        raise ValueError(
+            f"{where} is neither a host nor an origin, so it would have no effect; allowed: keys such as "
+            "'example.com' or 'https://example.com:8443'"
+        )
+    return host
+
+
 def _override(where: str, general: PacingPolicy, overrides: Mapping[str, Any]) -> PacingPolicy:
-    values = {}
+    values: dict[str, Any] = {}
     for name, value in overrides.items():
         if name not in POLICY_FIELDS:
             near = difflib.get_close_matches(str(name), POLICY_FIELDS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"allowed: {', '.join(POLICY_FIELDS)}"
             raise ValueError(f"{where} has the unknown field {name!r}; {hint}")
-        values[name] = _number(f"{where}[{name!r}]", name, value)
+        # None: follows from the interval, as in the policy itself.
+        follows = value is None and name in DERIVED_FIELDS
+        values[name] = None if follows else _number(f"{where}[{name!r}]", name, value)
     try:
         return replace(general, **values)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
+
+
+def _seconds(setting: str, value: Any) -> float:
+    """Read a time of Scrapy's own settings."""
+    seconds = float(_number(setting, "", value))
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"{setting} is {value!r}; allowed: 0 or more seconds")
+    return seconds
+
+
+def _switch(settings: BaseSettings, name: str) -> bool:
+    try:
+        return settings.getbool(name, OTHER_SETTINGS[name])
+    except ValueError:
+        raise ValueError(f"{name} is {settings.get(name)!r}; allowed: True or False") from None
 
 
 def _number(setting: str, field: str, value: Any) -> float | int:
@@ -172,11 +223,14 @@ def _count(settings: BaseSettings, name: str, *, least: int) -> int:
 def _statuses(settings: BaseSettings, name: str) -> frozenset[int]:
     value = settings.get(name, OTHER_SETTINGS[name])
     try:
-        statuses = frozenset(int(status) for status in settings.getlist(name, OTHER_SETTINGS[name]))
-        if not all(400 <= status <= 599 for status in statuses):
+        given = settings.getlist(name, OTHER_SETTINGS[name])
+        statuses = frozenset(int(status) for status in given)
+        if any(isinstance(status, float) and status not in statuses for status in given):
             raise ValueError
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} is {value!r}; allowed: a list of HTTP statuses from 400 to 599") from None
+        if not all(400 <= status <= 999 for status in statuses):
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} is {value!r}; allowed: a list of HTTP statuses from 400 to 999") from None
     return statuses
 
 
@@ -195,7 +249,7 @@ def _origin_key(settings: BaseSettings) -> OriginKey | None:
     allowed = "a callable (request, origin) -> str, or the path of one"
     try:
         function = load_object(value) if isinstance(value, str) else value
-    except (ImportError, NameError, ValueError) as error:
+    except (ImportError, NameError, TypeError, ValueError) as error:
         raise ValueError(
             f"PACING_ORIGIN_KEY is {value!r}, which can't be loaded ({error}); allowed: {allowed}"
         ) from None

@@ -49,8 +49,7 @@ def main() -> int:
     else:
         environments = "ALL"
     command = [sys.executable, "-m", "tox", "run", "-e", environments, "--skip-missing-interpreters", "true"]
-    for python in found.values():
-        command += ["--discover", str(python)]
+    command += ["--discover", *map(str, found.values())]
     return subprocess.run(command, check=False).returncode
 
 

@@ -19,12 +19,14 @@ import idna
 _DEFAULT_PORTS = {"http": "80", "https": "443"}
 # Not the backslash, at which browsers stop too: the host must be the one that Scrapy connects to.
 _AUTHORITY_END = re.compile(r"[/?#]")
+_DELIMITERS = re.compile(r"[\x00-\x20\x7f/?#@:\[\]%\\]")
+# What IDNA takes for a dot (RFC 5890 section 2.3.2.3 and UTS 46).
+_FULL_STOPS = {0x3002: ".", 0xFF0E: ".", 0xFF61: "."}
 _PORT = re.compile(r"[0-9]*\Z", re.ASCII)
 # A DNS name has 253 characters at the most; what is longer can't be resolved, and must not fill memory either.
 _LONGEST_HOST = 253
 
 
-@lru_cache(maxsize=1024)
 def origin_key(url: str) -> str | None:
     """Return the normalised origin of an http or https URL, or None for any other scheme.
 
@@ -44,7 +46,11 @@ def origin_key(url: str) -> str | None:
     if scheme not in _DEFAULT_PORTS:
         return None
     end = _AUTHORITY_END.search(rest)
-    return _from_authority(scheme, rest[: end.start()] if end else rest)
+    hostport = (rest[: end.start()] if end else rest).rpartition("@")[2]
+    if len(hostport) > _LONGEST_HOST:
+        # Not kept: what a server made up must fill no cache.
+        return _make_key(scheme, hostport)
+    return _cached_key(scheme, hostport)
 
 
 def host_of(origin: str) -> str:
@@ -68,17 +74,17 @@ def normalise_host(host: str) -> str:
     if host.startswith("["):
         return _normalise_ipv6(host)
     if "%" in host:
-        host = unquote(host)
-    host = host.strip().lower()
+        decoded = unquote(host)
+        # RFC 3986 section 6.2.2.2: what is decoded must not become a delimiter.
+        host = host if _DELIMITERS.search(decoded) else decoded
+    host = host.strip().lower().translate(_FULL_STOPS).removesuffix(".").rstrip()
     if not host.isascii():
         with contextlib.suppress(idna.IDNAError, UnicodeError):
             host = idna.encode(host, uts46=True).decode("ascii")
-    return host.removesuffix(".")
+    return host
 
 
-@lru_cache(maxsize=4096)
-def _from_authority(scheme: str, authority: str) -> str:
-    hostport = authority.rpartition("@")[2]
+def _make_key(scheme: str, hostport: str) -> str:
     if hostport.startswith("["):
         host, bracket, port = hostport.partition("]")
         host, port = host + bracket, port.removeprefix(":")
@@ -88,12 +94,15 @@ def _from_authority(scheme: str, authority: str) -> str:
     if len(host) > _LONGEST_HOST:
         digest = hashlib.sha256(host.encode("utf-8", "surrogatepass")).hexdigest()
         host = f"{host[:64]}-{digest}"
-    port = port.strip()[:64]
+    port = port.strip().lower()[:64]
     if _PORT.match(port):
         port = port.lstrip("0")
     if not port or port == _DEFAULT_PORTS[scheme]:
         return f"{scheme}://{host}"
     return f"{scheme}://{host}:{port}"
+
+
+_cached_key = lru_cache(maxsize=4096)(_make_key)
 
 
 def _normalise_ipv6(host: str) -> str:

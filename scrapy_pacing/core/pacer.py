@@ -84,6 +84,7 @@ class _Pace:
         "in_flight",
         "interval",
         "law",
+        "learned",
         "policy",
         "successes",
     )
@@ -91,6 +92,8 @@ class _Pace:
     def __init__(self, policy: PacingPolicy) -> None:
         self.policy = policy
         self.law: GapLaw = policy.law()
+        # What refusals have taught, kept apart from the policy's so that it outlives a change of policy.
+        self.learned = 0.0
         self.interval = policy.interval
         self.due = -math.inf
         self.hold_until = -math.inf
@@ -106,9 +109,13 @@ class _Pace:
         """Go on under another policy; what was learned stays."""
         if policy == self.policy:
             return
-        learned = self.interval > self.policy.interval
-        self.interval = max(self.interval, policy.interval) if learned else policy.interval
         self.policy, self.law = policy, policy.law()
+        self.learn(self.learned)
+
+    def learn(self, interval: float) -> None:
+        """Take a learned interval, as far as the policy lets it count."""
+        self.learned = interval
+        self.interval = max(self.policy.interval, min(interval, self.policy.interval_cap()))
 
     def is_idle(self, now: float) -> bool:
         return self.in_flight == 0 and self.due <= now and self.hold_until <= now
@@ -128,7 +135,7 @@ class Pacer:
     >>> departure = pacer.depart("https://example.com")
     >>> clock.advance(1)
     >>> round(pacer.next_delay("https://example.com"), 2)
-    0.95
+    0.31
     >>> pacer.throttled("https://example.com", 30).new
     30
     """
@@ -255,7 +262,7 @@ class Pacer:
         pace.successes = 0
         old = pace.interval
         wanted = asked or min(old, policy.interval_cap()) * policy.backoff_factor or policy.first_interval
-        pace.interval = max(old, min(wanted, policy.interval_cap()))
+        pace.learn(max(old, min(wanted, policy.interval_cap())))
         # A gap at the new interval, from the moment of the refusal: what already waits is moved with it.
         pace.due = max(pace.due, now + pace.law.draw(self._source) * pace.interval)
         self._remember(origin, pace)
@@ -291,7 +298,7 @@ class Pacer:
         pace.successes = 0
         old = pace.interval
         new = max(pace.policy.interval, old * pace.policy.recover_factor)
-        pace.interval = new if new >= _NO_INTERVAL else pace.policy.interval
+        pace.learn(new if new >= _NO_INTERVAL else 0.0)
         self._remember(origin, pace)
         return Lesson(origin, old, pace.interval, f"{pace.policy.recover_after} successes in a row")
 
@@ -334,12 +341,14 @@ class Pacer:
         return len(self._paces)
 
     def _tell(self, origin: str) -> None:
-        for watcher in self._watchers:
+        # A copy, since a watcher may leave while it is called.
+        for watcher in tuple(self._watchers):
             watcher(origin)
 
     def _extend_hold(self, pace: _Pace, asked: float) -> bool:
         until = self.clock.monotonic() + min(asked, pace.policy.max_hold)
-        if until <= pace.hold_until:
+        # Put so that NaN extends nothing either.
+        if not until > pace.hold_until:
             return False
         pace.hold_until = until
         pace.asked = asked
@@ -365,7 +374,7 @@ class Pacer:
         pace = _Pace(policy)
         learned = self._lessons.recall(origin) if self._lessons is not None else None
         if learned is not None:
-            pace.interval = max(policy.interval, min(learned.interval, policy.interval_cap()))
+            pace.learn(learned.interval)
             left = min(learned.hold_until - self.clock.wall(), policy.max_hold)
             if left > 0:
                 pace.hold_until = self.clock.monotonic() + left
@@ -394,4 +403,4 @@ class Pacer:
                 if pace.is_idle(now) and not (learned and spare_learned):
                     del self._paces[origin]
         # Where most origins still wait, look again only when a good many more have come: pruning stays O(1) a request.
-        self._prune_at = max(self._max_origins, len(self._paces) + self._max_origins // 4 + 1)
+        self._prune_at = max(self._max_origins, len(self._paces) * 5 // 4)

@@ -81,10 +81,12 @@ class PacingPolicy:
 
     def _check_number(self, name: str) -> None:
         value = getattr(self, name)
-        if value is None and name in _DERIVED:
+        if value is None and name in DERIVED_FIELDS:
             return
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             self._fail(name, "a number")
+        if isinstance(value, int) and abs(value) > 10**15:
+            self._fail(name, "a smaller number")
         if math.isnan(value) or (math.isinf(value) and not (name == "ceiling" and value > 0)):
             self._fail(name, "a finite number")
 
@@ -116,7 +118,7 @@ class PolicyBook:
 
 
 # The fields that follow from the others where they are None.
-_DERIVED = frozenset({"floor", "ceiling", "pause_min", "pause_max"})
+DERIVED_FIELDS = frozenset({"floor", "ceiling", "pause_min", "pause_max"})
 
 
 @lru_cache(maxsize=256)
@@ -124,7 +126,7 @@ def _law_of(policy: PacingPolicy) -> GapLaw:
     """Solve a policy's law; raises ValueError where no law has the policy's mean."""
     unit = policy.interval
     if unit == 0:
-        for name in sorted(_DERIVED):
+        for name in sorted(DERIVED_FIELDS):
             if getattr(policy, name) not in (None, 0, math.inf):
                 raise ValueError(
                     f"{name} is {getattr(policy, name)!r} while interval is 0; allowed: None, since without an "
@@ -142,8 +144,8 @@ def _law_of(policy: PacingPolicy) -> GapLaw:
     longest_gap = unit * gamma_quantile(policy.shape, 1 - 1 / PAUSE_RARITY)
     pause_min = policy.pause_min
     if pause_min is None:
-        pause_min = max(8 * unit, longest_gap if math.isinf(ceiling) else ceiling)
-    bound = longest_gap if math.isinf(ceiling) else min(ceiling, longest_gap)
+        pause_min = max(8 * unit, min(longest_gap, ceiling))
+    bound = min(ceiling, longest_gap)
     check(
         "pause_min",
         pause_min >= bound,
@@ -158,11 +160,11 @@ def _law_of(policy: PacingPolicy) -> GapLaw:
         policy.pause_probability < most,
         f"below {most:.4g}, since pauses of {mean_pause:.4g} s would else make up the whole interval of {unit:g} s",
     )
-    return GapLaw.solve(
-        policy.shape,
-        floor / unit,
-        ceiling / unit,
-        policy.pause_probability,
-        pause_min / unit,
-        pause_max / unit,
-    )
+    try:
+        return GapLaw.solve(
+            policy.shape, floor / unit, ceiling / unit, policy.pause_probability, pause_min / unit, pause_max / unit
+        )
+    except ValueError:
+        # Within a rounding step of the limit.
+        check("pause_probability", False, f"below {most:.4g}")
+        raise

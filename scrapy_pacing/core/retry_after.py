@@ -128,11 +128,13 @@ def _timestamp(found: re.Match[str], now: float) -> float | None:
         int(found["day"]),
         int(found["hour"]),
         int(found["minute"]),
-        # A leap second is written as 60.
-        min(int(found["second"]), 59),
         tzinfo=timezone.utc,
     )
-    return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) / timedelta(seconds=1)
+    second = int(found["second"])
+    if second > 60:
+        return None
+    # Added, not set: a leap second is written as 60.
+    return (moment - datetime(1970, 1, 1, tzinfo=timezone.utc)) / timedelta(seconds=1) + second
 
 
 def _full_year(year: int, now: float) -> int:

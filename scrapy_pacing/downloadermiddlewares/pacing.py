@@ -13,7 +13,7 @@ from scrapy_pacing.answers import Answer, classify, retry_after
 from scrapy_pacing.compat import is_closing, on_closing
 from scrapy_pacing.core.origins import origin_key
 from scrapy_pacing.dispatch import Dispatch
-from scrapy_pacing.settings import read_settings, scrapy_delays, unknown_settings
+from scrapy_pacing.settings import pacing_enabled, read_settings, scrapy_delays, unknown_settings
 from scrapy_pacing.slots import DownloadSlots
 from scrapy_pacing.state import state_of
 
@@ -50,12 +50,12 @@ class PacingMiddleware:
 
     def __init__(self, crawler: Crawler) -> None:
         """Read the settings of ``crawler``; raises ValueError for a bad one, NotConfigured if pacing is off."""
-        if not crawler.settings.getbool("PACING_ENABLED", True):
+        if not pacing_enabled(crawler.settings):
             raise NotConfigured
         self.crawler = crawler
         # Bound once: the collector's attributes pass a check of deprecated names at each access. It adds whatever
         # numbers it is given, though its annotation says int.
-        self._inc: Callable[..., None] = crawler.stats.inc_value  # type: ignore[union-attr]
+        self._inc: Callable[..., None] = crawler.stats.inc_value
         self._settings = read_settings(crawler.settings, crawler.spider)
         self._state = state_of(crawler, self._settings)
         self._pacer = self._state.pacer
@@ -182,10 +182,12 @@ class PacingMiddleware:
             if wait is not None and self._leads_home(response, origin):
                 self._inc("pacing/held")
                 self._pacer.postpone(origin, wait)
-        else:
+        elif answer is Answer.CHALLENGED:
+            self._inc("pacing/challenged")
             self._pacer.failed(origin)
-            if answer is Answer.CHALLENGED:
-                self._inc("pacing/challenged")
+        elif response.status >= 500:
+            # A page that is not there (404) says nothing about the pace, a server in trouble does.
+            self._pacer.failed(origin)
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> None:  # noqa: ARG002 - Scrapy's
