@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 PREFIX = "PACING_"
 POLICY_FIELDS = tuple(field.name for field in fields(PacingPolicy))
+_WHOLE_NUMBERS = frozenset(field.name for field in fields(PacingPolicy) if field.type == "int")
 # The settings that are no field of the policy, with their defaults.
 OTHER_SETTINGS: Mapping[str, Any] = {
     "PACING_ENABLED": True,
@@ -97,8 +98,9 @@ def unknown_settings(settings: BaseSettings) -> list[str]:
     unknown = sorted(str(name) for name in settings if str(name).startswith(PREFIX) and str(name) not in KNOWN_SETTINGS)
     sentences = []
     for name in unknown:
-        near = difflib.get_close_matches(name, sorted(KNOWN_SETTINGS), n=1)
-        hint = f"; did you mean {near[0]}?" if near else ""
+        known = sorted(setting.removeprefix(PREFIX) for setting in KNOWN_SETTINGS)
+        near = difflib.get_close_matches(name.removeprefix(PREFIX), known, n=1)
+        hint = f"; did you mean {PREFIX}{near[0]}?" if near else ""
         sentences.append(f"{name} is not a setting of scrapy-pacing and has no effect{hint}")
     return sentences
 
@@ -202,7 +204,7 @@ def _number(setting: str, field: str, value: Any) -> float | int:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError(f"{setting} is {value!r}; allowed: a number")
     try:
-        return int(value) if field == "recover_after" and float(value) == int(float(value)) else float(value)
+        return int(value) if field in _WHOLE_NUMBERS and float(value) == int(float(value)) else float(value)
     except (ValueError, OverflowError):
         raise ValueError(f"{setting} is {value!r}; allowed: a number") from None
 
