@@ -52,6 +52,14 @@ class PacingPolicy:
     """So many successes in a row ease the interval once."""
     recover_factor: float = 0.9
     """Easing multiplies a widened interval by this, and stops at ``interval``."""
+    evidence_after: int = 5
+    """So many requests between refusals are enough to estimate what a site sustains; below, only the numbers above."""
+    latency_factor: float = 1.0
+    """The mean gap is no shorter than this times the time that an answer takes. 0: whatever it takes."""
+    trouble_after: int = 3
+    """So many failures in a row (no connection, a time-out, 5xx) widen the gaps, and each further one does."""
+    trouble_quiet: float = 600.0
+    """That widening is forgiven this long after the last failure."""
     warmup_ttl: float = 6 * 3600.0
     """An origin not visited through its homepage for this long is cold again."""
 
@@ -68,6 +76,12 @@ class PacingPolicy:
         self._check("recover_after", isinstance(self.recover_after, int), "a whole number")
         self._check("recover_after", 1 <= self.recover_after <= 1_000_000, "1 to 1000000 successes")
         self._check("recover_factor", 0 < self.recover_factor < 1, "above 0, below 1")
+        self._check("evidence_after", isinstance(self.evidence_after, int), "a whole number")
+        self._check("evidence_after", 1 <= self.evidence_after <= 1_000_000_000, "1 to 1000000000 requests")
+        self._check("latency_factor", 0 <= self.latency_factor <= 100, "0 to 100")
+        self._check("trouble_after", isinstance(self.trouble_after, int), "a whole number")
+        self._check("trouble_after", 1 <= self.trouble_after <= 1_000_000, "1 to 1000000 failures")
+        self._check("trouble_quiet", 0 <= self.trouble_quiet <= 7 * 86_400, "0 to 604800 seconds")
         self._check("warmup_ttl", 0 <= self.warmup_ttl <= 365 * 86_400, "0 to 31536000 seconds")
         self.law()
 

@@ -19,6 +19,7 @@ BENCHES = {
     "mixed": "a broad crawl of fast and slow sites",
     "queue": "what the paced queue costs",
     "cost": "what pacing costs a request and a page",
+    "simulate": "learning a limit, simulated",
     "limit": "200 pages from a site that allows five requests a second",
 }
 

@@ -10,10 +10,9 @@ from types import SimpleNamespace
 from scrapy import Request
 from scrapy.pqueues import DownloaderAwarePriorityQueue
 from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue
-from scrapy.utils.test import get_crawler
 
 from scrapy_pacing import Pacer, PacingPolicy
-from tests.support.queues import Bench
+from tests.support.queues import Bench, Crawler
 
 SIZES = (100, 1_000, 10_000, 100_000)
 # Scrapy's own queue is too slow to be emptied at these sizes; so many pops are timed.
@@ -63,7 +62,7 @@ def paced(count: int) -> None:
 
 
 def plain(count: int) -> None:
-    crawler = get_crawler()
+    crawler = Crawler({})
     downloader = SimpleNamespace(slots={}, get_slot_key=lambda request: request.url.split("/")[2])
     crawler.engine = SimpleNamespace(downloader=downloader)
     queue = DownloaderAwarePriorityQueue.from_crawler(crawler, LifoMemoryQueue, "", start_queue_cls=FifoMemoryQueue)

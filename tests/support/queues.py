@@ -5,8 +5,10 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+from scrapy.settings import Settings
+from scrapy.signalmanager import SignalManager
 from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue
-from scrapy.utils.test import get_crawler
+from scrapy.statscollectors import MemoryStatsCollector
 
 from scrapy_pacing import Pacer, origin_key
 from scrapy_pacing.dispatch import Dispatch
@@ -14,11 +16,25 @@ from scrapy_pacing.pqueues import PacedPriorityQueue
 from scrapy_pacing.slots import DownloadSlots
 
 
+class Crawler:
+    """What components ask of a crawler before it runs; Scrapy's own wants a reactor."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = Settings(settings)
+        self.signals = SignalManager(self)
+        self.stats = MemoryStatsCollector(self)
+        self.spider = None
+        self.engine: Any = None
+
+    def get_downloader_middleware(self, _cls: type) -> Any:
+        return None
+
+
 class Bench:
     """The parts of a crawl that a queue talks to: an engine that does nothing, a pacer, and the dispatch."""
 
     def __init__(self, pacer: Pacer, settings: dict[str, Any] | None = None) -> None:
-        self.crawler = get_crawler(settings_dict=settings or {})
+        self.crawler: Any = Crawler(settings or {})
         self.downloader = SimpleNamespace(
             active=set(), slots={}, get_slot_key=lambda request: request.url.split("/")[2]
         )
