@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     Headers = Callable[[str], list[bytes]]
 
 _MOST_LINES = 16
+# No gap of a robots.txt counts as longer, and no rate as higher.
+_LONGEST_GAP = 10.0**10
 _MOST_BYTES = 2048
 _MOST_ITEMS = 16
 _MOST_REMAINING = 1e12
@@ -92,11 +94,12 @@ def robots_gap(crawl_delay: float | None, request_rate: tuple[float, float] | No
     """
     gaps = [0.0]
     if crawl_delay is not None and crawl_delay > 0:
-        gaps.append(float(crawl_delay))
+        gaps.append(float(min(crawl_delay, _LONGEST_GAP)))
     if request_rate is not None:
         requests, seconds = request_rate
         if requests > 0 and seconds > 0:
-            gaps.append(seconds / requests)
+            # Capped before the division, which whole numbers of many digits would not survive.
+            gaps.append(min(seconds, _LONGEST_GAP) / min(requests, _LONGEST_GAP))
     return max(gaps)
 
 
