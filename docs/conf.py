@@ -51,8 +51,12 @@ nitpick_ignore_regex = [
     ("py:.*", r"random\.Random"),
     # Imported for type checkers only, so their names reach these pages without a module.
     ("py:class", r"Crawler|Request|Response|Self|Settings"),
+    ("py:class", r"Spider|TextResponse|scrapy\..*|os\.PathLike|Path|collections\.abc\.Iterable"),
+    # How msgspec says that a number is in a range.
+    ("py:.*", r"msgspec\.Meta|typing\.Annotated\[int|dict\[str"),
+    ("py:obj", r"StopDownload|IgnoreRequest|Facts|Pages|fingerprint"),
     # Docstrings may name a neighbour that is not public; it stays plain text on these pages.
-    ("py:obj", r"(scrapy_pacing\.core\.gaps|scrapy_pacing\.Memory|solve|Clock)"),
+    ("py:obj", r"(scrapy_pacing\.core\.gaps|scrapy_pacing\.Memory|destination|TYPED|solve|Clock)"),
 ]
 
 

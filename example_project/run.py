@@ -1,7 +1,7 @@
 """Crawl the bookshop, and tell what the bookshop saw of it.
 
-``python run.py`` opens the shop in a process of its own, runs ``scrapy crawl books`` against it, and prints a table made
-from the shop's log. Everything that is left behind is in ``output/``.
+``python run.py`` opens the shop in a process of its own, runs ``scrapy crawl books`` against it twice, and prints a table
+made from the shop's log. The second crawl starts from what the first one has remembered. Everything that is left behind is in ``output/``.
 """
 
 from __future__ import annotations
@@ -101,9 +101,14 @@ def interrupt(_signal: int, _frame: object) -> NoReturn:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Crawl the example bookshop, and tell what it saw.")
-    parser.add_argument("--runs", type=int, default=1, help="how often to crawl (default: 1)")
+    parser.add_argument("--runs", type=int, default=2, help="how often to crawl (default: 2)")
     parser.add_argument("--plain", action="store_true", help="switch pacing off, to see the difference")
-    parser.add_argument("--front-door", action="store_true", help="let the shop show no book before its homepage")
+    parser.add_argument(
+        "--front-door",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="let the shop show no book before its homepage (default)",
+    )
     options = parser.parse_args()
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):

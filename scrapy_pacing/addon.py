@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import NotConfigured
 
 from .core.policy import DERIVED_FIELDS
+from .downloadermiddlewares.exits import ExitMiddleware
 from .downloadermiddlewares.pacing import PacingMiddleware
+from .extensions.memory import MemoryExtension
 from .pqueues import PacedPriorityQueue
 from .settings import pacing_enabled, read_settings, scrapy_delays
 
@@ -29,9 +31,12 @@ class Addon:
         """Change the settings of a crawl; raises ValueError for a bad PACING_ value, so that the crawl never starts."""
         if not pacing_enabled(settings):
             raise NotConfigured("PACING_ENABLED is off")
-        read_settings(settings)
+        read = read_settings(settings)
         self._take_over_delays(settings)
         settings.setdefault_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", PacingMiddleware, 950)
+        if read.exits.wanted:
+            settings.setdefault_in_component_priority_dict("DOWNLOADER_MIDDLEWARES", ExitMiddleware, 690)
+        settings.setdefault_in_component_priority_dict("EXTENSIONS", MemoryExtension, 500)
         # At the add-on's priority: a queue that the project has chosen stays.
         settings.set("SCHEDULER_PRIORITY_QUEUE", PacedPriorityQueue, "addon")
 

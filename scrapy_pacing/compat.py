@@ -6,12 +6,22 @@ then only this file changes.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from scrapy.spidermiddlewares.referer import RefererMiddleware
+from scrapy.utils.asyncio import call_later
+from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
+from twisted.python.failure import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Mapping
 
+    from scrapy import Request
     from scrapy.crawler import Crawler
+    from scrapy.http import Headers, Response
+    from twisted.internet.defer import Deferred
+
+_T = TypeVar("_T")
 
 
 def _engine_slot(crawler: Crawler) -> Any:
@@ -46,7 +56,11 @@ def on_closing(crawler: Crawler, callback: Callable[[], None]) -> None:
         # First the drain is begun (it marks the slot as closing), then the waits are ended, so that nothing that is
         # given back can be popped again.
         draining = close()
-        callback()
+        if slot.closing is None:
+            # A coroutine, which the engine starts as soon as it has it.
+            call_later(0, callback)
+        else:
+            callback()
         return draining
 
     slot.close = close_and_tell
@@ -56,3 +70,68 @@ def is_closing(crawler: Crawler) -> bool:
     """Return whether the spider is closing or closed."""
     slot = _engine_slot(crawler)
     return slot is not None and slot.closing is not None
+
+
+def on_followed(crawler: Crawler, callback: Callable[[Request, Response], None]) -> None:
+    """Call ``callback`` with each request whose Referer is Scrapy's to write, and the response that it comes from.
+
+    Scrapy's RefererMiddleware alone knows both, and leaves only a header, which can't be told from one that the spider
+    has set. Redirects pass here too. Does nothing without that middleware.
+    """
+    middleware = crawler.get_spider_middleware(RefererMiddleware)
+    process = getattr(middleware, "get_processed_request", None)
+    if middleware is None or process is None:
+        return
+
+    def process_and_tell(request: Request, response: Response | None) -> Request | None:
+        is_scrapys = response is not None and b"Referer" not in request.headers
+        processed: Request | None = process(request, response)
+        if is_scrapys and processed is not None and response is not None:
+            callback(processed, response)
+        return processed
+
+    middleware.get_processed_request = process_and_tell  # type: ignore[method-assign]
+
+
+def put_headers(headers: Headers, fields: Mapping[bytes, bytes]) -> None:
+    """Set header fields whose names are in the form that Scrapy keeps (``Like-This``).
+
+    ``Headers.update`` does the same after normalising names and values, which costs 1 µs a field, more than working out
+    what to send.
+    """
+    dict.update(headers, {name: [value] for name, value in fields.items()})
+
+
+async def run_in_thread(function: Callable[..., _T], *arguments: Any) -> _T:
+    """Call a blocking function in a thread, and return what it returns.
+
+    Scrapy has this under the same name since 2.15; delete it when that is the oldest.
+    """
+    try:
+        from scrapy.utils.asyncio import run_in_thread as scrapys  # noqa: PLC0415 - see above
+    except ImportError:
+        from twisted.internet.threads import deferToThread  # noqa: PLC0415 - not needed from 2.15 on
+
+        return await maybe_deferred_to_future(deferToThread(function, *arguments))
+    return await scrapys(function, *arguments)
+
+
+def start(coroutine: Coroutine[Any, Any, None]) -> None:
+    """Let a coroutine that raises nothing run by itself, in whichever of Scrapy's modes."""
+    deferred_from_coro(coroutine)
+
+
+def fail_request(crawler: Crawler, request: Request, exception: Exception) -> Deferred[None] | None:
+    """Give a failure to the spider (its errback) for a request that still waits in the scheduler.
+
+    Scrapy's own way from a failed download to the errback, entered without a download: there is no public one. Does
+    nothing where there is no engine that could.
+    """
+    scraper = getattr(crawler.engine, "scraper", None)
+    if scraper is None or scraper.slot is None or is_closing(crawler):
+        return None
+    deferred: Deferred[None] = scraper.enqueue_scrape(
+        Failure(exception),  # type: ignore[no-untyped-call]
+        request,
+    )
+    return deferred

@@ -56,7 +56,7 @@ class Dispatch:
         count = self._counts.get(origin, 0)
         if count and self.pacer.interval(origin) > 0:
             return False
-        if self._slots.origin_has_room(origin, count):
+        if self._slots.origin_has_room(origin, count) and self._slots.exit_has_room(origin, self._counts):
             return True
         self._roomless[origin] = None
         return False
@@ -117,6 +117,10 @@ class Dispatch:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def ask_again(self, origin: str) -> None:
+        """Look again whether ``origin``, which was told that it lacks room, has some now."""
+        self._moved(origin)
 
     # -- events -----------------------------------------------------------------------------------------------------
 

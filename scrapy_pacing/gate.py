@@ -1,7 +1,8 @@
 """The one place where a request waits for its turn.
 
 A request passes when its origin is due and the downloader has room for it at once, first come first served. Passing
-draws the next gap (`Pacer.depart`). Waiting costs one timer for each origin, however many wait. The gate belongs to a
+draws the next gap (`Pacer.depart`). Whether there is room is asked last, and a yes is a departure: so asking may
+already take what a departure needs. Waiting costs one timer for each origin, however many wait. The gate belongs to a
 site rather than to a spider: several crawls share one, and closing one ends its own waits only.
 """
 
@@ -26,10 +27,11 @@ _ROOM_RECHECK = 0.25
 
 
 class _Waiter:
-    __slots__ = ("departure", "granted", "has_room", "owner")
+    __slots__ = ("departure", "granted", "has_room", "owner", "under")
 
-    def __init__(self, owner: object, has_room: Callable[[], bool]) -> None:
+    def __init__(self, owner: object, has_room: Callable[[], bool], under: object) -> None:
         self.owner = owner
+        self.under = under
         self.has_room = has_room
         self.granted: Deferred[None] = Deferred()
         self.departure: Departure | None = None
@@ -67,13 +69,16 @@ class Gate:
             return None
         return self._pacer.depart(origin)
 
-    async def wait(self, origin: str, owner: object, has_room: Callable[[], bool]) -> Departure | None:
+    async def wait(
+        self, origin: str, owner: object, has_room: Callable[[], bool], *, under: object = None
+    ) -> Departure | None:
         """Wait for the turn; return the departure, or None if the ``owner`` closed meanwhile.
 
-        ``has_room`` says whether a request that leaves now would be sent at once. A cancelled wait gives up its place.
+        ``has_room`` says whether a request that leaves now would be sent at once. A cancelled wait gives up its place;
+        so does one whose ``under`` has ended, which also gets None.
         """
         lane = self._lanes.setdefault(origin, _Lane())
-        waiter = _Waiter(owner, has_room)
+        waiter = _Waiter(owner, has_room, under)
         lane.waiters.append(waiter)
         self._pump(origin, lane)
         try:
@@ -97,6 +102,27 @@ class Gate:
             self._pump(origin, lane)
             for waiter in leaving:
                 waiter.granted.callback(None)
+
+    def end(self, under: object) -> None:
+        """End the waits under something that holds no longer (the lease of an exit), in the loop's next turn."""
+        for origin, lane in list(self._lanes.items()):
+            leaving = [waiter for waiter in lane.waiters if waiter.under == under]
+            if not leaving:
+                continue
+            lane.waiters = deque(waiter for waiter in lane.waiters if waiter.under != under)
+            self._pump(origin, lane)
+            for waiter in leaving:
+                # Not now: this can come out of the very question whether there is room.
+                call_later(0, self._let_go, waiter)
+
+    def ask_again(self, origin: str) -> None:
+        """Look again whether those who wait for room have it; anything may have given it, not only ``origin``."""
+        self._moved(origin)
+
+    @staticmethod
+    def _let_go(waiter: _Waiter) -> None:
+        if not waiter.granted.called:
+            waiter.granted.callback(None)
 
     def _give_up(self, origin: str, waiter: _Waiter) -> None:
         lane = self._lanes.get(origin)

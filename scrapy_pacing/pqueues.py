@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from scrapy.pqueues import ScrapyPriorityQueue
 
+from .cancel import SIGNAL
+from .compat import fail_request, wake_engine
 from .core.turns import Turns
 from .downloadermiddlewares.pacing import PacingMiddleware
 
@@ -80,6 +82,9 @@ class PacedPriorityQueue:
         self._key = key
         self._lane_of = middleware.lane_of
         self._dispatch = middleware.dispatch
+        self._cancellations = middleware.cancellations
+        # Requests that were cancelled while they waited here: the spider knows, and they go when their turn comes.
+        self._cancelled: set[Request] = set()
         self._clock = self._dispatch.pacer.clock
         self._turns = Turns(self._ready_at)
         self.pqueues: dict[str, ScrapyPriorityQueue] = {}
@@ -104,6 +109,8 @@ class PacedPriorityQueue:
             queue.push(request)
         self._length += 1
         self._turns.add(origin, self._clock.monotonic())
+        if SIGNAL in request.meta and not self._key:
+            self._cancellations.watch_queued(request, self._cancel)
 
     def pop(self) -> Request | None:
         """Return a request of an origin that is due, or None; the engine is woken when the next one is."""
@@ -136,6 +143,7 @@ class PacedPriorityQueue:
         """Close all downstream queues; return the priorities in use by origin, for ``startprios``."""
         active = {origin: queue.close() for origin, queue in self.pqueues.items()}
         self.pqueues.clear()
+        self._cancelled.clear()
         self._length = 0
         return active
 
@@ -179,7 +187,8 @@ class PacedPriorityQueue:
         """Pop from the queue of an origin, and drop the queue if that was the last one."""
         queue = self.pqueues[origin]
         request = queue.pop()
-        self._length -= request is not None
+        gone = request is not None and SIGNAL in request.meta and self._let_go(request)
+        self._length -= request is not None and not gone
         if request is None or not len(queue):
             # A queue that gives None although it counts some has lost them (a damaged job directory).
             self._length -= len(queue)
@@ -190,7 +199,27 @@ class PacedPriorityQueue:
                 # Only empty directories go; Scrapy's disk queues remove their files when they close empty.
                 with suppress(OSError):
                     Path(self._key, _path_safe(origin)).rmdir()
+        if gone:
+            self._turns.unpark(origin, self._clock.monotonic())
+            return None
         return request
+
+    def _cancel(self, request: Request) -> None:
+        """Let a request fail that still waits here; downstream queues give nothing out but in their own order."""
+        failing = fail_request(self._crawler, request, self._cancellations.failure(request))
+        if failing is None:
+            return
+        self._cancelled.add(request)
+        self._length -= 1
+        failing.addBoth(lambda _: wake_engine(self._crawler))
+
+    def _let_go(self, request: Request) -> bool:
+        """Return whether a request that comes out of its queue was cancelled there; its signal is looked at no more."""
+        self._cancellations.let_go(request)
+        if request not in self._cancelled:
+            return False
+        self._cancelled.discard(request)
+        return True
 
     def _new_queue(self, origin: str, priorities: Iterable[int] = ()) -> ScrapyPriorityQueue:
         return ScrapyPriorityQueue(

@@ -14,12 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.utils.misc import load_object
 
+from .core.memory import default_data_dir
 from .core.origins import normalise_host, origin_key
+from .core.plan import check_warmup_mode
 from .core.policy import DERIVED_FIELDS, PacingPolicy, PolicyBook
+from .datadir import project_data
+from .exits.settings import EXIT_SETTINGS, ExitSettings, read_exit_settings
+from .state import SharedState
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
     from scrapy.settings import BaseSettings
+
+    from .core.layers import Layer
 
 PREFIX = "PACING_"
 POLICY_FIELDS = tuple(field.name for field in fields(PacingPolicy))
@@ -31,7 +42,21 @@ OTHER_SETTINGS: Mapping[str, Any] = {
     "PACING_THROTTLE_STATUSES": [429],
     "PACING_MAX_THROTTLES": 10,
     "PACING_ORIGIN_KEY": None,
+    "PACING_OBEY_CRAWL_DELAY": True,
+    "PACING_RATELIMIT_HEADERS": True,
     "PACING_MAX_ORIGINS": 4096,
+    "PACING_WARMUP": "always",
+    "PACING_TRAIL": True,
+    "PACING_FETCH_METADATA": True,
+    "PACING_REMEMBER": True,
+    "PACING_DATA_DIR": None,
+    "PACING_FORGET_AFTER": 604800,
+    "PACING_MAX_VALIDATORS": 512,
+    "PACING_FLUSH_INTERVAL": 30,
+    "PACING_DIAGNOSE": None,
+    "PACING_CLEARANCE_COOKIES": ["cf_clearance", "datadome", "aws-waf-token", "reese84", "_abck"],
+    "PACING_STATE": None,
+    **EXIT_SETTINGS,
 }
 KNOWN_SETTINGS = frozenset(OTHER_SETTINGS) | {PREFIX + name.upper() for name in POLICY_FIELDS}
 
@@ -39,6 +64,8 @@ KNOWN_SETTINGS = frozenset(OTHER_SETTINGS) | {PREFIX + name.upper() for name in 
 _HOST = re.compile(r"(?:[^\s/?#@:*\[\]]+|\[[0-9a-fA-F:.%\w]+\])\Z")
 
 OriginKey = Callable[["Request", str], str]
+Diagnose = Callable[["Response"], "Layer | int | None"]
+StateMaker = Callable[["Crawler"], SharedState]
 
 
 @dataclass(frozen=True)
@@ -49,7 +76,21 @@ class PacingSettings:
     throttle_statuses: frozenset[int]
     max_throttles: int
     origin_key: OriginKey | None
+    obey_crawl_delay: bool
+    ratelimit_headers: bool
     max_origins: int
+    warmup: str
+    trail: bool
+    fetch_metadata: bool
+    exits: ExitSettings
+    data_dir: Path | None
+    """Where to remember; None: nowhere."""
+    forget_after: float
+    max_validators: int
+    flush_interval: float
+    diagnose: Diagnose | None
+    clearance_cookies: frozenset[str]
+    state: SharedState | StateMaker | None
 
 
 def read_settings(settings: BaseSettings, spider: Spider | None = None) -> PacingSettings:
@@ -68,7 +109,20 @@ def read_settings(settings: BaseSettings, spider: Spider | None = None) -> Pacin
         throttle_statuses=_statuses(settings, "PACING_THROTTLE_STATUSES"),
         max_throttles=_count(settings, "PACING_MAX_THROTTLES", least=0),
         origin_key=_origin_key(settings),
+        obey_crawl_delay=_switch(settings, "PACING_OBEY_CRAWL_DELAY"),
+        ratelimit_headers=_switch(settings, "PACING_RATELIMIT_HEADERS"),
         max_origins=_count(settings, "PACING_MAX_ORIGINS", least=1),
+        warmup=check_warmup_mode(settings.get("PACING_WARMUP", OTHER_SETTINGS["PACING_WARMUP"])),
+        trail=_switch(settings, "PACING_TRAIL"),
+        fetch_metadata=_switch(settings, "PACING_FETCH_METADATA"),
+        exits=read_exit_settings(settings),
+        data_dir=_data_dir(settings),
+        forget_after=_seconds(settings, "PACING_FORGET_AFTER", least=1, most=10 * 365 * 86_400),
+        max_validators=_count(settings, "PACING_MAX_VALIDATORS", least=1),
+        flush_interval=_seconds(settings, "PACING_FLUSH_INTERVAL", least=0.1, most=86_400),
+        diagnose=_callable(settings, "PACING_DIAGNOSE", "a callable (response) -> Layer or None, or the path of one"),
+        clearance_cookies=_names(settings, "PACING_CLEARANCE_COOKIES"),
+        state=_state(settings),
     )
 
 
@@ -78,10 +132,10 @@ def scrapy_delays(settings: BaseSettings, spider: Spider | None = None) -> tuple
     The spider attribute ``download_delay``, deprecated but still heeded, goes before the setting.
     """
     own = getattr(spider, "download_delay", None)
-    delay = _seconds("DOWNLOAD_DELAY", settings.get("DOWNLOAD_DELAY") if own is None else own)
+    delay = _delay("DOWNLOAD_DELAY", settings.get("DOWNLOAD_DELAY") if own is None else own)
     by_host = {
         # A slot that says 0 has no delay, whatever DOWNLOAD_DELAY is.
-        normalise_host(str(host)): _seconds(f"DOWNLOAD_SLOTS[{host!r}]['delay']", slot["delay"])
+        normalise_host(str(host)): _delay(f"DOWNLOAD_SLOTS[{host!r}]['delay']", slot["delay"])
         for host, slot in settings.getdict("DOWNLOAD_SLOTS").items()
         if isinstance(slot, Mapping) and slot.get("delay") is not None
     }
@@ -184,19 +238,12 @@ def _override(where: str, general: PacingPolicy, overrides: Mapping[str, Any]) -
         raise ValueError(f"{where}: {error}") from None
 
 
-def _seconds(setting: str, value: Any) -> float:
-    """Read a time of Scrapy's own settings."""
+def _delay(setting: str, value: Any) -> float:
+    """Read a delay of Scrapy's own settings."""
     seconds = float(_number(setting, "", value))
     if not 0 <= seconds < float("inf"):
         raise ValueError(f"{setting} is {value!r}; allowed: 0 or more seconds")
     return seconds
-
-
-def _switch(settings: BaseSettings, name: str) -> bool:
-    try:
-        return settings.getbool(name, OTHER_SETTINGS[name])
-    except ValueError:
-        raise ValueError(f"{name} is {settings.get(name)!r}; allowed: True or False") from None
 
 
 def _number(setting: str, field: str, value: Any) -> float | int:
@@ -245,17 +292,69 @@ def _mapping(settings: BaseSettings, name: str) -> Mapping[Any, Any]:
 
 
 def _origin_key(settings: BaseSettings) -> OriginKey | None:
-    value = settings.get("PACING_ORIGIN_KEY")
-    if value is None:
-        return None
-    allowed = "a callable (request, origin) -> str, or the path of one"
+    function: OriginKey | None = _callable(
+        settings, "PACING_ORIGIN_KEY", "a callable (request, origin) -> str, or the path of one"
+    )
+    return function
+
+
+def _callable(settings: BaseSettings, name: str, allowed: str) -> Any:
+    """Read a callable, None if the setting is; whoever reads it knows the type."""
+    value = _loaded(settings, name, allowed)
+    if value is not None and not callable(value):
+        raise ValueError(f"{name} is {settings.get(name)!r}; allowed: {allowed}")
+    return value
+
+
+def _loaded(settings: BaseSettings, name: str, allowed: str) -> Any:
+    value = settings.get(name)
     try:
-        function = load_object(value) if isinstance(value, str) else value
+        return load_object(value) if isinstance(value, str) else value
     except (ImportError, NameError, TypeError, ValueError) as error:
-        raise ValueError(
-            f"PACING_ORIGIN_KEY is {value!r}, which can't be loaded ({error}); allowed: {allowed}"
-        ) from None
-    if not callable(function):
-        raise ValueError(f"PACING_ORIGIN_KEY is {value!r}; allowed: {allowed}")
-    checked: OriginKey = function
+        raise ValueError(f"{name} is {value!r}, which can't be loaded ({error}); allowed: {allowed}") from None
+
+
+def _state(settings: BaseSettings) -> SharedState | StateMaker | None:
+    allowed = "a SharedState, a callable (crawler) -> SharedState, or the path of one"
+    value = _loaded(settings, "PACING_STATE", allowed)
+    if value is not None and not isinstance(value, SharedState) and not callable(value):
+        raise ValueError(f"PACING_STATE is {settings.get('PACING_STATE')!r}; allowed: {allowed}")
+    checked: SharedState | StateMaker | None = value
     return checked
+
+
+def _data_dir(settings: BaseSettings) -> Path | None:
+    if not _switch(settings, "PACING_REMEMBER"):
+        return None
+    return default_data_dir(settings.get("PACING_DATA_DIR"), project_data=project_data())
+
+
+def _switch(settings: BaseSettings, name: str) -> bool:
+    try:
+        return settings.getbool(name, OTHER_SETTINGS[name])
+    except ValueError:
+        raise ValueError(f"{name} is {settings.get(name)!r}; allowed: True or False") from None
+
+
+def _seconds(settings: BaseSettings, name: str, *, least: float, most: float) -> float:
+    value = settings.get(name, OTHER_SETTINGS[name])
+    try:
+        if isinstance(value, bool):
+            raise TypeError
+        seconds = float(value)
+        if not least <= seconds <= most:
+            raise ValueError
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{name} is {value!r}; allowed: {least:g} to {most:.0f} seconds") from None
+    return seconds
+
+
+def _names(settings: BaseSettings, name: str) -> frozenset[str]:
+    value = settings.get(name, OTHER_SETTINGS[name])
+    try:
+        names = settings.getlist(name, OTHER_SETTINGS[name])
+        if isinstance(value, (bytes, Mapping)) or not all(isinstance(one, str) and one for one in names):
+            raise TypeError
+    except TypeError:
+        raise ValueError(f"{name} is {value!r}; allowed: a list of cookie names") from None
+    return frozenset(names)

@@ -13,10 +13,13 @@ from scrapy import signals
 from .core.origins import host_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
 
     from .core.pacer import Departure, Pacer
+    from .exits import CrawlExits
 
 
 class DownloadSlots:
@@ -30,6 +33,8 @@ class DownloadSlots:
         self._on_the_way: dict[Request, str] = {}
         self._reap_at = 64
         self._known_downloader: Any = None
+        self.exits: CrawlExits | None = None
+        """The exits that requests leave by, if there are any."""
         self._concurrency = crawler.settings.getint("CONCURRENT_REQUESTS_PER_DOMAIN")
         self._slot_settings = crawler.settings.getdict("DOWNLOAD_SLOTS")
 
@@ -38,8 +43,10 @@ class DownloadSlots:
         self._crawler.signals.connect(self._reached, signal=signals.request_reached_downloader)
 
     def has_room(self, request: Request, origin: str) -> bool:
-        """Return whether ``request``, leaving now, would be sent at once."""
-        return self._has_room(self._downloader().get_slot_key(request), origin, 0)
+        """Return whether ``request``, leaving now, would be sent at once; if so, the room of its exit is taken."""
+        if not self._has_room(self._downloader().get_slot_key(request), origin, 0):
+            return False
+        return self.exits is None or self.exits.take(request)
 
     def origin_has_room(self, origin: str, on_their_way: int = 0) -> bool:
         """Return whether ``origin`` has room for one request more than ``on_their_way`` to the gate.
@@ -47,6 +54,10 @@ class DownloadSlots:
         As far as its URL alone tells: a request may name another slot.
         """
         return self._has_room(host_of(origin).strip("[]"), origin, on_their_way)
+
+    def exit_has_room(self, origin: str, on_their_way: Mapping[str, int]) -> bool:
+        """Return whether the exit of ``origin`` has room for one request more than those ``on_their_way``."""
+        return self.exits is None or self.exits.may_go(origin, on_their_way)
 
     def depart(self, request: Request, departure: Departure) -> None:
         """Record that ``request`` has left the gate."""
@@ -59,6 +70,8 @@ class DownloadSlots:
 
     def land(self, request: Request) -> Departure | None:
         """Record the end of ``request``; return its departure, or None if it did not leave by the gate."""
+        if self.exits is not None:
+            self.exits.release(request)
         departure = self._departed.pop(request, None)
         if departure is not None:
             self._on_the_way.pop(request, None)

@@ -10,10 +10,12 @@ class Book:
     """One book of the shop, put together from its page and the stock API."""
 
     title: str
-    author: str
-    year: int
     url: str
-    cover: str
+    unchanged: bool = False
+    """The page has not moved since the last run: what it says was read then, and only the stock is new."""
+    author: str | None = None
+    year: int | None = None
+    cover: str | None = None
     """The file that the cover is saved to."""
     price: float | None = None
     in_stock: int | None = None

@@ -17,6 +17,10 @@ PACING_BACKOFF_FACTOR = 2.0
 # A single site can have a pace of its own, by its host or origin. None here has: the crawl learns.
 PACING_ORIGINS: dict[str, dict[str, float]] = {}  # such as {"api.example.com": {"interval": 10}}
 
+# What is learned is kept here for the next run: paces, where the data is, what each page's version is. Without this line
+# it is kept in .scrapy/pacing, beside scrapy.cfg; PACING_REMEMBER = False keeps nothing.
+PACING_DATA_DIR = "output/memory"
+
 # What is no business of pacing, but good manners all the same.
 USER_AGENT = "bookshop-example"
 ROBOTSTXT_OBEY = True

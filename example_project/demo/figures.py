@@ -27,8 +27,23 @@ def is_got(arrival: Arrival) -> bool:
     return arrival.status in _SUCCESSES or arrival.status == _NOT_MODIFIED
 
 
+def is_unmoved(arrival: Arrival) -> bool:
+    return arrival.status == _NOT_MODIFIED
+
+
 def is_refusal(arrival: Arrival) -> bool:
     return arrival.status == _TOO_MANY_REQUESTS
+
+
+def is_arrived_well(arrival: Arrival) -> bool:
+    """Tell whether a request came as a visitor's do: by the homepage, or from a page of the shop.
+
+    A page needs the homepage's cookie as well; covers and stock are loaded by a page, from sites that give none.
+    """
+    if arrival.path == "/":
+        return arrival.fetch.get("site") == "none" and arrival.referer is None
+    from_a_page = arrival.referer is not None and arrival.fetch.get("site") not in {None, "none"}
+    return from_a_page and (arrival.cookie or arrival.fetch.get("mode") != "navigate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +53,12 @@ class OriginFigures:
     requests: int
     gaps: tuple[float, ...]
     refusals: int
+    unmoved: int
+    """How many pages were asked for that had not moved, so that only this was said."""
+    arrived: int
+    """How many requests came as a visitor's do, robots.txt apart."""
+    wanted: int
+    """How many there were, robots.txt apart."""
     asked: int
     got: int
 
@@ -64,6 +85,9 @@ class OriginFigures:
             requests=len(ordered),
             gaps=tuple(later.at - earlier.at for earlier, later in pairwise(ordered)),
             refusals=sum(map(is_refusal, ordered)),
+            unmoved=sum(map(is_unmoved, ordered)),
+            arrived=sum(map(is_arrived_well, asked)),
+            wanted=len(asked),
             asked=len({arrival.path for arrival in asked}),
             got=len({arrival.path for arrival in asked if is_got(arrival)}),
         )

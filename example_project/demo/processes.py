@@ -44,11 +44,11 @@ class ShopFacts:
 class Shop:
     """The shop's process, as a context manager."""
 
-    def __init__(self, *, arrivals: Path, log: Path, front_door: bool = False) -> None:
+    def __init__(self, *, arrivals: Path, log: Path, front_door: bool = True) -> None:
         self._log = log
         command = [sys.executable, "-m", "shop", "--log", str(arrivals)]
-        if front_door:
-            command.append("--front-door")
+        if not front_door:
+            command.append("--no-front-door")
         with log.open("wb") as errors:
             self._process = subprocess.Popen(
                 command,

@@ -39,6 +39,8 @@ _HEADINGS = (
     "shortest",
     "longest",
     "refused",
+    "not moved",
+    "arrived",
     "got/asked",
 )
 _LEFT = 3
@@ -65,6 +67,8 @@ def _cells(figures: OriginFigures) -> tuple[str, ...]:
         _seconds(min(figures.gaps, default=None)),
         _seconds(max(figures.gaps, default=None)),
         str(figures.refusals),
+        str(figures.unmoved),
+        f"{figures.arrived}/{figures.wanted}",
         f"{figures.got}/{figures.asked}",
     )
 
@@ -97,7 +101,8 @@ def explanation(runs: Sequence[Run], facts: ShopFacts, *, interval: float | None
     lines = [
         "These numbers come from the shop's own log; the crawler has no say in them. A gap is the time between",
         "two arrivals at one origin. Behind ± stands how far chance alone puts the mean of so few gaps; spread",
-        "is the standard deviation of the gaps.",
+        "is the standard deviation of the gaps. Arrived: how many requests came as a visitor's do, by the homepage",
+        "or from a page of the shop (Referer, Sec-Fetch), and for pages with the homepage's cookie.",
     ]
     if interval is None:
         lines += ["Pacing was off: requests came as fast as Scrapy sends them."]
@@ -105,6 +110,11 @@ def explanation(runs: Sequence[Run], facts: ShopFacts, *, interval: float | None
         lines += [
             f"The crawl was to leave {interval:g} s between two requests on the average (PACING_INTERVAL), and never the",
             "same gap twice: only machines keep a beat. Where an origin refused what came too fast, it left more.",
+        ]
+    if interval is not None and len(runs) > 1:
+        lines += [
+            "The next run starts from what was remembered (output/memory): at the pace that an origin turned out to bear,",
+            "and it reads no page again that has not moved. Such a page costs one request that is answered by a 304.",
         ]
     for origin, serves in facts.origins().items():
         total = [by_origin(run.arrivals, [origin])[origin] for run in runs]

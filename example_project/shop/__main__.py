@@ -79,7 +79,12 @@ async def standard_input_ends() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m shop", description="A bookshop to crawl.")
     parser.add_argument("--log", type=Path, required=True, help="file for the arrivals")
-    parser.add_argument("--front-door", action="store_true", help="no book for whoever has not seen the homepage")
+    parser.add_argument(
+        "--front-door",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="no book for whoever has not seen the homepage (default)",
+    )
     options = parser.parse_args()
     log = ArrivalLog(options.log)
     try:

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import logging
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from scrapy import signals
 from scrapy.exceptions import IgnoreRequest, NotConfigured
 
-from scrapy_pacing.answers import Answer, classify, retry_after
-from scrapy_pacing.compat import is_closing, on_closing
+from scrapy_pacing import conditions
+from scrapy_pacing.again import again, give_back, settle
+from scrapy_pacing.answers import Answer
+from scrapy_pacing.arriving.links import Links
+from scrapy_pacing.arriving.stamps import Stamps
+from scrapy_pacing.arriving.warmups import WARMED, Warmups
+from scrapy_pacing.cancel import Cancellations, signal_of
+from scrapy_pacing.clearances import Clearances
+from scrapy_pacing.compat import is_closing, on_closing, on_followed
 from scrapy_pacing.core.origins import origin_key
 from scrapy_pacing.dispatch import Dispatch
+from scrapy_pacing.learning import Learning
+from scrapy_pacing.robots import RobotsGaps
 from scrapy_pacing.settings import pacing_enabled, read_settings, scrapy_delays, unknown_settings
 from scrapy_pacing.slots import DownloadSlots
 from scrapy_pacing.state import state_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
@@ -27,14 +35,13 @@ if TYPE_CHECKING:
     # typing.Self came with Python 3.11
     from typing_extensions import Self
 
-    from scrapy_pacing.core.pacer import Departure, Lesson
+    from scrapy_pacing.core.pacer import Departure
+    from scrapy_pacing.exits import CrawlExits
 
 logger = logging.getLogger(__name__)
 
-# Meta keys of our own bookkeeping: plain values, so that a request that was given back can wait on disk.
+# A meta key of our own bookkeeping, a plain value like those of `again`: a request that goes back can wait on disk.
 _THROTTLES = "pacing_throttles"
-_DONT_FILTER = "pacing_dont_filter"
-_CLOSING = "pacing_closing"
 
 # A request that came by the paced queue waits here no longer than this many seconds: longer waits belong to the queue,
 # where they hold no place of CONCURRENT_REQUESTS. It happens where robots.txt or a warm-up took the origin's turn.
@@ -61,6 +68,14 @@ class PacingMiddleware:
         self._pacer = self._state.pacer
         self._slots = DownloadSlots(crawler, self._pacer)
         self.dispatch = Dispatch(crawler, self._pacer, self._slots)
+        self._stamps = Stamps(self._state.trail, referer=self._settings.trail, metadata=self._settings.fetch_metadata)
+        self._warmups = Warmups(crawler, self._state, self._settings, self, self._inc)
+        self._exits: CrawlExits | None = None
+        self.cancellations = Cancellations(crawler, self._state.gate, count=self._inc)
+        self._clearances = Clearances(crawler, self._state.memory, self._settings.clearance_cookies, count=self._inc)
+        self._learning = Learning(crawler, self._pacer, self._settings, count=self._inc)
+        if self._settings.obey_crawl_delay:
+            self._robots = RobotsGaps(crawler, self._pacer, self.lane_of, count=self._inc)
         self._waiting = 0
         self._warned_of_waiting = False
         self._origin_key_failed = False
@@ -69,45 +84,115 @@ class PacingMiddleware:
         self._state.join(self, self._settings.policies)
         crawler.signals.connect(self._spider_opened, signal=signals.spider_opened)
         crawler.signals.connect(self._spider_closed, signal=signals.spider_closed)
+        crawler.signals.connect(self._response_received, signal=signals.response_received)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         """Make the middleware of a crawler."""
         return cls(crawler)
 
+    def leave_by(self, exits: CrawlExits) -> None:
+        """Take the room of these exits together with passing the gate; `ExitMiddleware` says so at the start."""
+        self._exits = self._slots.exits = exits
+        exits.listen(self.dispatch.ask_again)
+
     # -- on the way out ---------------------------------------------------------------------------------------------
 
     async def process_request(self, request: Request) -> Request | None:
         """Let the request go when its origin is due; give it back to the scheduler if the spider closes meanwhile."""
+        self._check(request)
         origin = self.lane_of(request)
         if origin is None:
+            self._stamps.stamp(request)
             return None
+        self._stamps.check(request)
         if is_closing(self.crawler):
             return self._give_back(request)
+        if self._warmups.is_wanted(request, origin):
+            return await self._warm_up(request)
+        return await self._pass_the_gate(request, origin)
+
+    async def _pass_the_gate(self, request: Request, origin: str) -> Request | None:
+        if self._exits is not None and self._exits.is_stale(request):
+            return self._exit_changed(request)
 
         def has_room() -> bool:
             return self._slots.has_room(request, origin)
 
+        self.cancellations.check(request)
         departure = self._state.gate.pass_now(origin, has_room)
         if departure is None:
-            if self.dispatch.came_by_queue(request) and self._pacer.next_delay(origin) > _SHORT_WAIT:
-                self._inc("pacing/requeued")
-                self.dispatch.off_its_way(request)
-                return self._again(request)
-            departure = await self._wait(origin, has_room)
+            if self._belongs_to_the_queue(request, origin):
+                return self.requeue(request)
+            departure = await self._wait(request, origin, has_room)
             if departure is None:
-                return self._give_back(request)
+                self.cancellations.check(request)
+                return self._give_back(request) if is_closing(self.crawler) else self._exit_changed(request)
         self._depart(request, departure)
         return None
 
-    async def _wait(self, origin: str, has_room: Callable[[], bool]) -> Departure | None:
+    def _belongs_to_the_queue(self, request: Request, origin: str) -> bool:
+        """Return whether a request has to wait so long, or for its exit, that it had better wait where it came from."""
+        if not self.dispatch.came_by_queue(request):
+            return False
+        lacks_exit = self._exits is not None and self._exits.lacks_room(request, origin)
+        return lacks_exit or self._pacer.next_delay(origin) > _SHORT_WAIT
+
+    def requeue(self, request: Request) -> Request:
+        """Return a request that came by the queue for the scheduler: waiting costs nothing there."""
+        self._inc("pacing/requeued")
+        self.dispatch.off_its_way(request)
+        return again(request)
+
+    def _exit_changed(self, request: Request) -> Request:
+        """Return the request for the scheduler: its cookies and credentials are those of an exit that it has lost."""
+        self._inc("pacing/exit_changed")
+        self.dispatch.off_its_way(request)
+        return again(request)
+
+    def _check(self, request: Request) -> None:
+        """Drop a request that must not leave, and give the others what memory has for them."""
+        try:
+            self.cancellations.check(request)
+            memory = self._state.memory
+            if memory is not None and memory.is_decoy(request.url):
+                self._inc("pacing/decoys_dropped")
+                raise IgnoreRequest(f"{request.url} is a known decoy")
+            self._clearances.restore(request)
+            conditions.apply(request)
+        except Exception:
+            self.dispatch.off_its_way(request)
+            raise
+
+    async def _warm_up(self, request: Request) -> Request:
+        """Let the homepage be visited first; then the request goes round again, to take the cookies along."""
+        signal = signal_of(request)
+        if signal is not None:
+            self.cancellations.watch(request, signal, self._state.doors.close)
+        try:
+            arrived = await self._warmups.arrive(request)
+        finally:
+            self.cancellations.let_go(request)
+        if arrived:
+            return self.requeue(request)
+        self.dispatch.off_its_way(request)
+        self.cancellations.check(request)
+        return self._give_back(request)
+
+    async def _wait(self, request: Request, origin: str, has_room: Callable[[], bool]) -> Departure | None:
+        under = None if self._exits is None else self._exits.lease_of(request)
         clock = self._pacer.clock
         since = clock.monotonic()
         self._waiting += 1
         self._warn_of_waiting()
         try:
-            return await self._state.gate.wait(origin, self, has_room)
+            return await self._state.gate.wait(origin, self.cancellations.waiter(request, self), has_room, under=under)
+        except BaseException:
+            # Cancelled in the very moment of its turn, it has the room of its exit already.
+            self._slots.land(request)
+            raise
         finally:
+            self.cancellations.let_go(request)
             self._waiting -= 1
             self._inc("pacing/seconds_waited", clock.monotonic() - since)
 
@@ -115,14 +200,13 @@ class PacingMiddleware:
         self._slots.depart(request, departure)
         self.dispatch.off_its_way(request)
         self._inc("pacing/requests")
+        settle(request)
         meta = request.meta
-        meta.pop(_CLOSING, None)
-        if _DONT_FILTER in meta:
-            # It was set to bring the request back past the dupe filter; what comes of it is filtered as ever.
-            request.dont_filter = meta.pop(_DONT_FILTER)
+        meta.pop(WARMED, None)
         if self._autothrottle:
             # Documented by Scrapy: AutoThrottle leaves the delay of this request's slot alone.
             meta["autothrottle_dont_adjust_delay"] = True
+        self._stamps.stamp(request)
 
     def lane_of(self, request: Request) -> str | None:
         """Return the key that ``request`` is paced under, or None if it is not paced.
@@ -145,67 +229,37 @@ class PacingMiddleware:
         return key if isinstance(key, str) and key else origin
 
     def _give_back(self, request: Request) -> Request:
-        """Return the request for the scheduler to keep, since the spider is closing.
-
-        A request that some component downloads inline never goes to the scheduler but comes straight back: the second
-        time it is dropped.
-        """
-        if request.meta.get(_CLOSING):
-            raise IgnoreRequest("the spider is closing")
+        returning = give_back(request)
         self._inc("pacing/given_back")
-        return self._again(request, {_CLOSING: True})
-
-    @staticmethod
-    def _again(request: Request, meta: Mapping[str, object] = MappingProxyType({})) -> Request:
-        """Return the request for the scheduler, past the dupe filter and with ``meta`` added."""
-        again = request.replace(dont_filter=True)
-        again.meta.setdefault(_DONT_FILTER, request.dont_filter)
-        again.meta.update(meta)
-        return again
+        return returning
 
     # -- on the way back --------------------------------------------------------------------------------------------
 
     async def process_response(self, request: Request, response: Response) -> Request | Response:
         """Learn from an answer of the site; send a refused request back to the scheduler."""
+        if self._exits is not None:
+            self._exits.answered(request, response)
         departure = self._slots.land(request)
         if departure is None:
             # Cached, made up by another middleware, or not paced: it teaches nothing.
             return response
-        origin = departure.origin
-        answer = classify(response, self._settings.throttle_statuses)
-        if answer is Answer.REFUSED:
-            return self._refused(request, response, departure)
-        if answer is Answer.SERVED:
-            self._tell(self._pacer.eased(origin, departure=departure), "pacing/eased")
-        elif answer is Answer.REDIRECTED:
-            wait = retry_after(response, self._pacer.clock)
-            if wait is not None and self._leads_home(response, origin):
-                self._inc("pacing/held")
-                self._pacer.postpone(origin, wait)
-        elif answer is Answer.CHALLENGED:
-            self._inc("pacing/challenged")
-            self._pacer.failed(origin)
-        elif response.status >= 500:
-            # A page that is not there (404) says nothing about the pace, a server in trouble does.
-            self._pacer.failed(origin)
+        if self._exits is None or self._exits.holds(request):
+            self._stamps.answered(request, response)
+        self._warmups.answered(request, response)
+        if self._learning.answered(request, response, departure) is Answer.REFUSED:
+            return self._refused(request, response)
         return response
 
-    async def process_exception(self, request: Request, exception: Exception) -> None:  # noqa: ARG002 - Scrapy's
-        """Record that the request is no longer in flight."""
+    async def process_exception(self, request: Request, exception: Exception) -> None:
+        """Record that the request is no longer in flight, and learn from that."""
+        if self._exits is not None:
+            self._exits.failed(request, exception)
         departure = self._slots.land(request)
         if departure is not None:
-            self._pacer.failed(departure.origin)
+            self._learning.failed(request, exception, departure)
 
-    def _refused(self, request: Request, response: Response, departure: Departure) -> Request | Response:
-        asked = retry_after(response, self._pacer.clock)
-        self._inc("pacing/throttled")
-        if asked is not None:
-            self._inc("pacing/held")
-        why = f"status {response.status}" + ("" if asked is None else f", Retry-After {asked:.0f} s")
-        self._tell(
-            self._pacer.throttled(departure.origin, asked, departure=departure, why=why),
-            "pacing/backed_off",
-        )
+    def _refused(self, request: Request, response: Response) -> Request | Response:
+        """Send a refused request back to the scheduler, unless somebody wants the answer, or it was often enough."""
         if request.meta.get("dont_retry") or self._spider_handles(request, response.status):
             return response
         throttles = request.meta.get(_THROTTLES, 0) + 1
@@ -218,7 +272,7 @@ class PacingMiddleware:
             )
             return response
         self._inc("pacing/sent_back")
-        return self._again(request, {_THROTTLES: throttles})
+        return again(request, {_THROTTLES: throttles})
 
     def _spider_handles(self, request: Request, status: int) -> bool:
         """Return whether the spider wants to see such answers itself (as Scrapy's HttpErrorMiddleware tells it)."""
@@ -232,52 +286,25 @@ class PacingMiddleware:
             wanted = self.crawler.settings.getlist("HTTPERROR_ALLOWED_CODES")
         return status in {int(code) for code in wanted}
 
-    def _leads_home(self, response: Response, origin: str) -> bool:
-        """Return whether a redirect stays with its site; no site can make another one wait."""
-        location = response.headers.get(b"Location")
-        if location is None:
-            return False
-        try:
-            target = response.urljoin(location.decode("latin-1"))
-        except ValueError:
-            return False
-        return origin_key(target) in {origin, origin_key(response.url)}
-
     # -- the crawl --------------------------------------------------------------------------------------------------
 
     def _spider_opened(self, spider: Spider) -> None:  # noqa: ARG002 - the signal's arguments
         on_closing(self.crawler, self._closing)
+        if self._settings.trail or self._settings.fetch_metadata:
+            on_followed(self.crawler, Links(self.crawler.settings).followed)
+
+    def _response_received(self, response: Response) -> None:
+        self._stamps.read(response)
 
     def _closing(self) -> None:
+        self._warmups.close()
         self._state.gate.close(self)
+        self.cancellations.close()
 
     def _spider_closed(self, spider: Spider) -> None:  # noqa: ARG002 - the signal's arguments
         self.dispatch.close()
         self._slots.close()
         self._state.leave(self)
-
-    def _tell(self, lesson: Lesson | None, stat: str) -> None:
-        """Count a lesson and log it, one line for each change of an interval."""
-        if lesson is None:
-            return
-        self._inc(stat)
-        if lesson.old == lesson.new and lesson.hold is None:
-            return
-        hold = ""
-        if lesson.hold is not None:
-            capped = "" if lesson.asked == lesson.hold else f" (it asked for {lesson.asked:.0f} s)"
-            hold = f"; nothing leaves for {lesson.hold:.0f} s{capped}"
-        logger.info(
-            "Interval of %(origin)s: %(old).3g -> %(new).3g s (%(why)s)%(hold)s",
-            {
-                "origin": lesson.origin,
-                "old": lesson.old,
-                "new": lesson.new,
-                "why": lesson.why,
-                "hold": hold,
-            },
-            extra={"spider": self.crawler.spider},
-        )
 
     def _warn_of_waiting(self) -> None:
         """Say once that requests which wait here hold the places of other sites."""

@@ -26,7 +26,15 @@ SELECT = {"TWISTED_REACTOR": "twisted.internet.selectreactor.SelectReactor"}
 NO_REACTOR = {"TWISTED_REACTOR_ENABLED": False}
 MODES = {"asyncio": ASYNCIO, "select": SELECT, "no-reactor": NO_REACTOR}
 ADDON = {"ADDONS": {"scrapy_pacing.Addon": 500}}
-BASE = {"LOG_LEVEL": "DEBUG", "TELNETCONSOLE_ENABLED": False, "RETRY_ENABLED": True}
+BASE = {
+    "LOG_LEVEL": "DEBUG",
+    "TELNETCONSOLE_ENABLED": False,
+    "RETRY_ENABLED": True,
+    # Most tests count what arrives; those about the warm-up switch it on.
+    "PACING_WARMUP": "never",
+    # No test leaves anything in the data directory of whoever runs it; those about memory name one of their own.
+    "PACING_REMEMBER": False,
+}
 
 reactorless = scrapy.version_info >= (2, 15)
 #: The mode of all crawls, where the environment names one; else asyncio, and all three in some tests.
@@ -56,6 +64,8 @@ class Crawl:
     stats: dict[str, Any] = field(default_factory=dict)
     items: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
+    all_stats: list[dict[str, Any]] = field(default_factory=list)
+    """The stats of every spider, in the order in which they closed."""
 
     def ok(self) -> list[dict[str, Any]]:
         """The items of answers with status 200."""
@@ -107,7 +117,8 @@ class Running:
             pytest.fail(f"the crawl did not end within {timeout} s; its log ends:\n{self.log()[-6000:]}")
         seconds = time.monotonic() - self.started
         result = json.loads(self.out.read_text()) if self.out.exists() else {}
-        return Crawl(returncode, self.log(), result.get("stats", {}), result.get("items", []), seconds)
+        stats, all_stats = result.get("stats", {}), result.get("all_stats", [])
+        return Crawl(returncode, self.log(), stats, result.get("items", []), seconds, all_stats)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,9 @@ from scrapy.squeues import FifoMemoryQueue, LifoMemoryQueue
 from scrapy.statscollectors import MemoryStatsCollector
 
 from scrapy_pacing import Pacer, origin_key
+from scrapy_pacing.cancel import Cancellations
 from scrapy_pacing.dispatch import Dispatch
+from scrapy_pacing.gate import Gate
 from scrapy_pacing.pqueues import PacedPriorityQueue
 from scrapy_pacing.slots import DownloadSlots
 
@@ -46,7 +48,8 @@ class Bench:
         self.pacer = pacer
         self.slots = DownloadSlots(self.crawler, pacer)
         self.dispatch = Dispatch(self.crawler, pacer, self.slots)
-        middleware = SimpleNamespace(lane_of=self.lane_of, dispatch=self.dispatch)
+        cancellations = Cancellations(self.crawler, Gate(pacer), count=lambda *_: None)
+        middleware = SimpleNamespace(lane_of=self.lane_of, dispatch=self.dispatch, cancellations=cancellations)
         self.crawler.get_downloader_middleware = lambda _cls: middleware
 
     def lane_of(self, request: Any) -> str | None:

@@ -37,7 +37,10 @@ def main(job_path: str) -> None:
         Path(job["out"]).write_text(json.dumps(out, default=str))
 
     def start(one: dict[str, Any]) -> Any:
-        crawler = process.create_crawler(load_object(one["spider"]))
+        spider = load_object(one["spider"])
+        if "settings" in one:
+            spider = type(spider.__name__, (spider,), {"custom_settings": one["settings"]})
+        crawler = process.create_crawler(spider)
         crawler.signals.connect(scraped, signal=signals.item_scraped, weak=False)
         crawler.signals.connect(opened, signal=signals.spider_opened, weak=False)
         crawler.signals.connect(closed, signal=signals.spider_closed, weak=False)

@@ -47,6 +47,9 @@ BAD_VALUES: dict[str, Any] = {
     "PACING_MAX_THROTTLES": -1,
     "PACING_ORIGIN_KEY": 5,
     "PACING_MAX_ORIGINS": 0,
+    "PACING_WARMUP": "sometimes",
+    "PACING_TRAIL": "perhaps",
+    "PACING_FETCH_METADATA": "perhaps",
 }
 for name in ("PACING_PAUSE_MIN", "PACING_PAUSE_MAX"):
     del BAD_VALUES[name]

@@ -54,7 +54,8 @@ class Pages(Facts):
             self.forget_validators(url)
             return False
         now = self._clock.wall()
-        self._put_into("validators", key, Validators(now, etag, last_modified, status, fields))
+        full_at = now if known is None or status == _OK else min(known.full_at, now)
+        self._put_into("validators", key, Validators(now, etag, last_modified, status, fields, full_at))
         return True
 
     def validators(self, url: str) -> Validators | None:
@@ -122,7 +123,7 @@ class Pages(Facts):
         with self._shelf.guard:
             record = self._shelf.find(origin)
             known = None if record is None else getattr(record, field).get(url)
-            if known is not None and not is_news(known, fact) and msgspec.structs.replace(known, at=fact.at) == fact:
+            if known is not None and not is_news(known, fact) and _says_the_same(known, fact):
                 return
             facts = getattr(self._shelf.edit(origin), field)
             facts.pop(url, None)
@@ -130,6 +131,13 @@ class Pages(Facts):
             while len(facts) > getattr(self._limits, field):
                 del facts[next(iter(facts))]
         self._changed()
+
+
+def _says_the_same(known: Fact, fact: Fact) -> bool:
+    """Return whether two facts differ in nothing but when they were learned."""
+    if isinstance(known, Validators) and isinstance(fact, Validators):
+        known = msgspec.structs.replace(known, full_at=fact.full_at)
+    return msgspec.structs.replace(known, at=fact.at) == fact
 
 
 def _kept_vary(vary: Mapping[str, str] | None) -> dict[str, str] | None:

@@ -82,12 +82,14 @@ class Validators(Fact, frozen=True, omit_defaults=True, gc=False):
     """What a parsed page answered with, byte for byte, and under which circumstances.
 
     ``vary`` maps the names of the request fields that the answer varies by to a fingerprint of the value sent.
+    ``full_at`` is when the page last came whole rather than as a 304; 0 where that is not known.
     """
 
     etag: bytes | None = None
     last_modified: bytes | None = None
     status: _Count = 200
     vary: dict[str, str] = msgspec.field(default_factory=dict)
+    full_at: float = 0.0
 
 
 class Record(msgspec.Struct, omit_defaults=True):

@@ -18,7 +18,7 @@ import math
 import os
 import threading
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from scrapy_pacing.core.clock import Clock, SystemClock
 
@@ -26,6 +26,9 @@ from .disk import Disk
 from .pages import Pages
 from .records import Limits
 from .shelf import Bounds, Shelf
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _MEBIBYTE = 1 << 20
 
@@ -94,6 +97,7 @@ class Memory(Pages):
         self._users = 0
         self._options: dict[str, Any] = {}
         self._flushes_at_exit = False
+        self._watchers: list[Callable[[], None]] = []
         self._disk.load()
 
     def __repr__(self) -> str:
@@ -147,8 +151,10 @@ class Memory(Pages):
         if not self._saving.acquire(timeout=2 * self._lock_wait + 10):
             return False
         try:
-            if not self.dirty:
-                return True
+            with self._shelf.guard:
+                if not self.dirty:
+                    self._flush_at_exit(False)
+                    return True
             if not self._disk.save():
                 return False
             with self._shelf.guard:
@@ -159,6 +165,18 @@ class Memory(Pages):
         finally:
             self._saving.release()
 
+    def watch(self, watcher: Callable[[], None]) -> None:
+        """Call ``watcher`` whenever something is learned while nothing waited to be saved; see `dirty` for the rest.
+
+        It is called by whoever records, in that thread, and must be cheap.
+        """
+        self._watchers.append(watcher)
+
+    def unwatch(self, watcher: Callable[[], None]) -> None:
+        """Stop calling ``watcher``; does nothing if it is not watching."""
+        if watcher in self._watchers:
+            self._watchers.remove(watcher)
+
     def take_notices(self) -> list[str]:
         """Return, once, what there is to tell the user: a file that was broken, a save that failed."""
         return self._disk.take_notices()
@@ -166,6 +184,8 @@ class Memory(Pages):
     def _changed(self) -> None:
         if not self._flushes_at_exit:
             self._flush_at_exit(True)
+            for watcher in list(self._watchers):
+                watcher()
 
     def _flush_at_exit(self, wanted: bool) -> None:
         """Have `atexit` keep hold of this store while it has something to save, and no longer."""
