@@ -49,7 +49,7 @@ bench: $(VENV)/.installed-test
 	$(BIN)/python -m tests.bench
 
 docs: $(VENV)/.installed-docs
-	$(BIN)/python -m sphinx -W --keep-going -n -b html docs docs/_build/html
+	$(BIN)/python -m sphinx -E -W --keep-going -n -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 $(VENV)/.installed-tox: | $(BIN)/python

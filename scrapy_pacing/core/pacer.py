@@ -83,6 +83,10 @@ class Learned:
     refused_at: float = 0.0
 
 
+# The fields of `Learned` that are evidence about the limit.
+EVIDENCE = ("sustained", "wall", "refusals", "sure", "shut", "refused_at")
+
+
 class Lessons(Protocol):
     """Where learned intervals are kept; `scrapy_pacing.Memory` is one."""
 

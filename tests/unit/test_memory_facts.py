@@ -436,3 +436,26 @@ def test_layers_of_other_versions():
     """A number that is no layer is no knowledge."""
     assert [Layer.of(number) for number in (1, 8, 0, 9, None)] == [Layer.ADDRESS, Layer.BEHAVIOUR, None, None, None]
     assert [layer for layer in Layer if layer.reads_history] == [Layer.BEHAVIOUR]
+
+
+def test_the_evidence_about_a_limit_is_kept(tmp_path):
+    """What refusals have shown of a site's limit comes back from the file as it was recorded."""
+    clock = FakeClock()
+    learned = Learned(2.5, sustained=1.2, wall=0.9, refusals=3, sure=True, shut=30.0, refused_at=clock.wall() - 5)
+    with_file = Memory(tmp_path / "memory.json", clock=clock)
+    with_file.record("https://a.example", learned)
+    assert with_file.flush()
+
+    again = Memory(tmp_path / "memory.json", clock=clock).recall("https://a.example")
+
+    assert again == learned
+
+
+def test_evidence_that_makes_no_sense_is_not_kept(tmp_path):
+    """A number that is none, or negative, is recorded nowhere."""
+    memory = Memory(tmp_path / "memory.json", clock=FakeClock())
+    memory.record("https://a.example", Learned(2.5, sustained=float("nan"), refusals=1))
+    memory.record("https://b.example", Learned(2.5, wall=-1.0, refusals=1))
+
+    assert memory.recall("https://a.example") is None
+    assert memory.recall("https://b.example") is None

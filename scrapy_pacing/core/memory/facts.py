@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from scrapy_pacing.core.layers import Layer
-from scrapy_pacing.core.pacer import Learned
+from scrapy_pacing.core.pacer import EVIDENCE, Learned
 
 from . import records, texts
 from .records import Clearance, Cookie, Fact, Hold, Limits, Number, Pace, Text
@@ -82,17 +82,19 @@ class Facts:
             if record is None:
                 return None
             pace, hold = record.pace, record.hold
-        interval = 0.0 if pace is None else pace.interval
         now = self._clock.wall()
         hold = records.settled_hold(hold, now)
-        if hold is not None and hold.until > now:
-            return Learned(interval, hold.until, hold.asked)
-        return None if pace is None else Learned(interval)
+        until, asked = (hold.until, hold.asked) if hold is not None and hold.until > now else (0.0, 0.0)
+        if pace is None:
+            return Learned(0.0, until, asked) if until else None
+        evidence = {name: getattr(pace, name) for name in EVIDENCE}
+        return Learned(pace.interval, until, asked, **evidence)
 
     def record(self, origin: str, learned: Learned) -> None:
         """Keep the interval and the hold of an origin. A hold that is known already is never shortened."""
-        numbers = (learned.interval, learned.hold_until, learned.asked)
-        if not is_key(origin) or not all(map(math.isfinite, numbers)) or learned.interval < 0:
+        evidence = {name: getattr(learned, name) for name in EVIDENCE}
+        numbers = (learned.interval, learned.hold_until, learned.asked, *evidence.values())
+        if not is_key(origin) or not all(map(math.isfinite, numbers)) or min(learned.interval, *evidence.values()) < 0:
             return
         now = self._clock.wall()
         with self._shelf.guard:
@@ -103,7 +105,7 @@ class Facts:
                 widened += 1
             elif learned.interval < old.interval:
                 eased += 1
-            record.pace = Pace(now, float(learned.interval), widened, eased)
+            record.pace = Pace(now, float(learned.interval), widened, eased, **evidence)
             until = min(float(learned.hold_until), now + _LONGEST_HOLD)
             known = records.settled_hold(record.hold, now)
             if until > now and (known is None or until > known.until):

@@ -45,6 +45,13 @@ class Pace(Fact, frozen=True, omit_defaults=True, gc=False):
     """How many lessons have made it longer."""
     eased: _Count = 0
     """How many rows of successes have made it shorter."""
+    sustained: float = 0.0
+    """From here on the evidence about the site's limit: see `scrapy_pacing.core.estimator.Evidence`."""
+    wall: float = 0.0
+    refusals: _Count = 0
+    sure: bool = False
+    shut: float = 0.0
+    refused_at: float = 0.0
 
 
 class Hold(Fact, frozen=True, omit_defaults=True, gc=False):
@@ -189,6 +196,8 @@ def settle(record: Record, *, now: float, latest: float) -> bool:
         fact = getattr(record, name)
         if fact is not None and fact.at > now:
             setattr(record, name, msgspec.structs.replace(fact, at=latest))
+    if record.pace is not None and record.pace.refused_at > now:
+        record.pace = msgspec.structs.replace(record.pace, refused_at=now)
     record.hold = settled_hold(record.hold, now)
     record.clearance = _settled_clearance(record.clearance, now, latest)
     record.endpoints = _settled(record.endpoints, now, latest)
