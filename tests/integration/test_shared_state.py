@@ -43,6 +43,8 @@ def test_two_spiders_on_one_site_keep_the_gaps_of_one(mode, tmp_path):
     with Site(handler) as site:
         spiders = [spider(*[site.url(f"/{name}/{n}") for n in range(4)]) for name in "ab"]
         settings = remembering(tmp_path, PACING_INTERVAL=0.3, PACING_FLOOR=0.25)
+        # The plain rule: few pages are evidence enough to come back from two seconds at once.
+        settings["PACING_EVIDENCE_AFTER"] = 1_000_000
         with running(spiders, settings, mode=mode) as under_way:
             result = under_way.wait()
         gaps = site.gaps()
