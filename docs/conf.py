@@ -50,7 +50,8 @@ pygments_style = "tango"
 nitpick_ignore_regex = [
     ("py:.*", r"random\.Random"),
     # Imported for type checkers only, so their names reach these pages without a module.
-    ("py:class", r"Crawler|Request|Response|Self|Settings"),
+    ("py:class", r"Crawler|Request|Response|Self|Settings|QueueProtocol"),
+    ("py:class", r"Exit|ExitRules|Lease|Cause|Initiator|PolicyFields|Hop"),
     ("py:class", r"Spider|TextResponse|scrapy\..*|os\.PathLike|Path|collections\.abc\.Iterable"),
     # How msgspec says that a number is in a range.
     ("py:.*", r"msgspec\.Meta|typing\.Annotated\[int|dict\[str"),
