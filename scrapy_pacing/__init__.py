@@ -8,9 +8,10 @@ from importlib.metadata import version as _version
 from .addon import Addon
 from .core.exits import ExitPool
 from .core.layers import Layer
+from .core.lessons import Departure, Learned, Lesson, Lessons
 from .core.memory import Memory, default_data_dir
 from .core.origins import origin_key
-from .core.pacer import Departure, Learned, Lesson, Lessons, Pacer
+from .core.pacer import Pacer
 from .core.plan import Move, Remembered, RequestFacts, plan
 from .core.policy import PacingPolicy, PolicyBook
 from .core.trail import Trail

@@ -66,6 +66,59 @@ def on_closing(crawler: Crawler, callback: Callable[[], None]) -> None:
     slot.close = close_and_tell
 
 
+def send_once(crawler: Crawler) -> None:
+    """Let Scrapy's HTTP clients send a request once each time that they are asked to.
+
+    When a kept connection breaks before an answer, Twisted's pool and aiohttp's session send the request again by
+    themselves: the site sees two a millisecond apart, and no gap and no stat knows of it. Without that the failure goes
+    to Scrapy's RetryMiddleware, whose retry is paced. Call it when the spider is open; other handlers stay as they are.
+    """
+    handlers = getattr(getattr(crawler.engine, "downloader", None), "handlers", None)
+    get_handler = getattr(handlers, "_get_handler", None)
+    if get_handler is None:
+        return
+    for scheme in ("http", "https"):
+        handler = get_handler(scheme)
+        if hasattr(getattr(handler, "_pool", None), "retryAutomatically"):
+            handler._pool.retryAutomatically = False  # noqa: SLF001 - no public way
+        if hasattr(getattr(handler, "_session", None), "_retry_connection"):
+            handler._session._retry_connection = False  # noqa: SLF001 - no public way
+
+
+class Places:
+    """The places of CONCURRENT_REQUESTS that waiting requests would take from those that could be sent.
+
+    Scrapy's downloader counts every request that it has taken, whether it is being sent or waits for something. What
+    waits here is lent a place more, so that the sites that are due have as many as the project wants.
+    """
+
+    # Waiting requests take memory, so a crowd of sites that hold their robots.txt must not lend without end.
+    _MOST = 1000
+
+    def __init__(self, crawler: Crawler) -> None:
+        self._crawler = crawler
+        self._lent = 0
+
+    def lend(self, count: int) -> int:
+        """Lend so many places; return how many were lent, for `take_back`."""
+        downloader: Any = getattr(self._crawler.engine, "downloader", None)
+        # 0 is no limit, from Scrapy 2.19 on.
+        if not getattr(downloader, "total_concurrency", 0):
+            return 0
+        count = min(count, self._MOST - self._lent)
+        if count > 0:
+            self._lent += count
+            downloader.total_concurrency += count
+            wake_engine(self._crawler)
+        return max(count, 0)
+
+    def take_back(self, count: int) -> None:
+        """Take back what `lend` lent."""
+        if count:
+            self._lent -= count
+            self._crawler.engine.downloader.total_concurrency -= count
+
+
 def is_closing(crawler: Crawler) -> bool:
     """Return whether the spider is closing or closed."""
     slot = _engine_slot(crawler)

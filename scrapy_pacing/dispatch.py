@@ -56,6 +56,10 @@ class Dispatch:
         count = self._counts.get(origin, 0)
         if count and self.pacer.interval(origin) > 0:
             return False
+        if self._slots.is_scarce(origin, count) and any(queue.has_others() for queue in self._queues):
+            # The last places are for sites that have nothing under way: a slow one never takes them all.
+            self._roomless[origin] = None
+            return False
         if self._slots.origin_has_room(origin, count) and self._slots.exit_has_room(origin, self._counts):
             return True
         self._roomless[origin] = None
@@ -95,6 +99,15 @@ class Dispatch:
         self._timer = call_later(max(0.0, due - now), self._wake)
 
     # -- the gate's side --------------------------------------------------------------------------------------------
+
+    @property
+    def has_queue(self) -> bool:
+        """Whether requests of this crawl wait in a paced queue."""
+        return bool(self._queues)
+
+    def on_their_way(self, origin: str) -> int:
+        """Return how many requests of ``origin`` the queue has sent on their way and that have not departed."""
+        return self._counts.get(origin, 0)
 
     def came_by_queue(self, request: Request) -> bool:
         """Return whether a queue has sent this request on its way, so that it can take it back."""

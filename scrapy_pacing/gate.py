@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
     from scrapy.utils.asyncio import CallLaterResult
 
-    from .core.pacer import Departure, Pacer
+    from .core.lessons import Departure
+    from .core.pacer import Pacer
 
 # Room appears by events; this is the net below them, for requests that end without one.
 _ROOM_RECHECK = 0.25

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from .core.pacer import Departure, Lesson, Pacer
+    from .core.lessons import Departure, Lesson
+    from .core.pacer import Pacer
     from .settings import PacingSettings
 
 logger = logging.getLogger(__name__)

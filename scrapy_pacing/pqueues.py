@@ -139,6 +139,10 @@ class PacedPriorityQueue:
             return None
         return self._ready_at(origin)
 
+    def has_others(self) -> bool:
+        """Return whether requests of more than one origin wait here."""
+        return len(self.pqueues) > 1
+
     def close(self) -> dict[str, list[int]]:
         """Close all downstream queues; return the priorities in use by origin, for ``startprios``."""
         active = {origin: queue.close() for origin, queue in self.pqueues.items()}

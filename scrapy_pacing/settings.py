@@ -165,7 +165,7 @@ def _general_policy(settings: BaseSettings, scrapy_delay: float | None) -> Pacin
         values["interval"] = scrapy_delay
     for name in POLICY_FIELDS:
         setting = PREFIX + name.upper()
-        if settings.get(setting) is not None:
+        if settings.get(setting) is not None and not _is_none(name, settings.get(setting)):
             values[name] = _number(setting, name, settings.get(setting))
     try:
         return PacingPolicy(**values)
@@ -236,6 +236,11 @@ def _override(where: str, general: PacingPolicy, overrides: Mapping[str, Any]) -
         return replace(general, **values)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
+
+
+def _is_none(field: str, value: Any) -> bool:
+    """Return whether a value from the command line says None where a field may be None."""
+    return field in DERIVED_FIELDS and value == "None"
 
 
 def _delay(setting: str, value: Any) -> float:

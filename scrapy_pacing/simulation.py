@@ -26,7 +26,7 @@ from .testing import FakeClock, seeded
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from .core.pacer import Learned, Lessons
+    from .core.lessons import Learned, Lessons
 
 __all__ = [
     "Changing",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
 
-from .core.origins import host_of
+from .core.origins import host_of, origin_key
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
 
-    from .core.pacer import Departure, Pacer
+    from .core.lessons import Departure
+    from .core.pacer import Pacer
     from .exits import CrawlExits
 
 
@@ -54,6 +55,14 @@ class DownloadSlots:
         As far as its URL alone tells: a request may name another slot.
         """
         return self._has_room(host_of(origin).strip("[]"), origin, on_their_way)
+
+    def is_scarce(self, origin: str, on_their_way: int) -> bool:
+        """Return whether ``origin`` has requests under way while only the last quarter of the places is free."""
+        if not on_their_way and not self._pacer.in_flight(origin):
+            return False
+        downloader = self._downloader()
+        total: int = downloader.total_concurrency
+        return 0 < total - len(downloader.active) <= total // 4
 
     def exit_has_room(self, origin: str, on_their_way: Mapping[str, int]) -> bool:
         """Return whether the exit of ``origin`` has room for one request more than those ``on_their_way``."""
@@ -125,7 +134,9 @@ class DownloadSlots:
             self.land(request)
 
     def _reached(self, request: Request, spider: Spider) -> None:  # noqa: ARG002 - the signal's arguments
-        """Take out the slot's own delay, just before the slot looks at it."""
+        """Take out the slot's own delay, just before the slot looks at it; what is not paced keeps it."""
+        if origin_key(request.url) is None:
+            return
         downloader = self._downloader()
         slot = downloader.slots.get(downloader.get_slot_key(request))
         if slot is not None and slot.delay:

@@ -19,157 +19,22 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from .clock import Clock, SystemClock
-from .estimator import LIFE, LONGEST, Estimator, Evidence
+from .lessons import Departure, Lesson
+from .paces import Paces
 from .policy import PacingPolicy, PolicyBook
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from .gaps import GapLaw, RandomSource
+    from .gaps import RandomSource
+    from .lessons import Learned, Lessons
+    from .pace import Pace
 
-# An interval below this is nothing, where the policy's own is nothing.
-_NO_INTERVAL = 1e-3
-# No quota counts as larger, and no answer as slower.
-_LARGEST_QUOTA = 1e12
-_LONGEST_ANSWER = 3600.0
-_SMOOTHING = 1 / 8
 # Minimum gaps that are kept, for each origin that is.
 _MINIMUMS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class Departure:
-    """One request that has left: where to, when (monotonic), and in which epoch of the origin's learning."""
-
-    origin: str
-    at: float
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class Lesson:
-    """What a refusal or a row of successes has changed; ``old`` and ``new`` are intervals in seconds."""
-
-    origin: str
-    old: float
-    new: float
-    why: str
-    hold: float | None = None
-    """For how long nothing leaves now, where the server named a time."""
-    asked: float | None = None
-    """What the server asked for, before `PacingPolicy.max_hold` capped it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Learned:
-    """What is kept of an origin between runs; ``hold_until`` and ``refused_at`` are wall-clock seconds.
-
-    The fields from ``sustained`` on are the evidence about its limit (`scrapy_pacing.core.estimator.Evidence`), zero
-    where nothing is known.
-    """
-
-    interval: float
-    hold_until: float = 0.0
-    asked: float = 0.0
-    sustained: float = 0.0
-    wall: float = 0.0
-    refusals: int = 0
-    sure: bool = False
-    shut: float = 0.0
-    refused_at: float = 0.0
-
-
-# The fields of `Learned` that are evidence about the limit.
-EVIDENCE = ("sustained", "wall", "refusals", "sure", "shut", "refused_at")
-
-
-class Lessons(Protocol):
-    """Where learned intervals are kept; `scrapy_pacing.Memory` is one."""
-
-    def recall(self, origin: str) -> Learned | None:
-        """What was learned of an origin earlier, or None."""
-
-    def record(self, origin: str, learned: Learned) -> None:
-        """Keep what was learned; called at every change, so it must be cheap."""
-
-
-class _Pace:
-    """The state of one origin."""
-
-    __slots__ = (
-        "asked",
-        "due",
-        "epoch",
-        "failures",
-        "hold_until",
-        "in_flight",
-        "interval",
-        "last_departure",
-        "latency",
-        "law",
-        "learned",
-        "limit",
-        "policy",
-        "quota",
-        "quota_until",
-        "successes",
-        "trouble",
-        "trouble_at",
-    )
-
-    def __init__(self, policy: PacingPolicy) -> None:
-        self.policy = policy
-        self.law: GapLaw = policy.law()
-        # What refusals have taught, kept apart from the policy's so that it outlives a change of policy.
-        self.learned = 0.0
-        self.interval = policy.interval
-        self.due = -math.inf
-        self.hold_until = -math.inf
-        self.asked = 0.0
-        self.epoch = 0
-        self.successes = 0
-        self.in_flight = 0
-        self.last_departure = -math.inf
-        self.limit = Estimator()
-        # A mean gap each, and how long it lasts.
-        self.latency = 0.0
-        self.quota, self.quota_until = 0.0, -math.inf
-        self.trouble, self.trouble_at = 0.0, -math.inf
-        self.failures = 0
-
-    def ready_at(self) -> float:
-        return max(self.due, self.hold_until)
-
-    def mean_gap(self, now: float) -> float:
-        """Return the mean of a gap that is drawn now."""
-        floors = [self.interval]
-        if self.interval:
-            # Where nobody asked for a gap, slow answers make none.
-            floors.append(min(self.latency * self.policy.latency_factor, self.policy.max_interval))
-        if now < self.quota_until:
-            floors.append(self.quota)
-        if now < self.trouble_at + self.policy.trouble_quiet:
-            floors.append(self.trouble)
-        return max(floors)
-
-    def adopt(self, policy: PacingPolicy) -> None:
-        """Go on under another policy; what was learned stays."""
-        if policy == self.policy:
-            return
-        self.policy, self.law = policy, policy.law()
-        self.learn(self.learned)
-
-    def learn(self, interval: float) -> None:
-        """Take a learned interval, as far as the policy lets it count."""
-        self.learned = interval
-        self.interval = max(self.policy.interval, min(interval, self.policy.interval_cap()))
-
-    def is_idle(self, now: float) -> bool:
-        return self.in_flight == 0 and self.due <= now and self.hold_until <= now
 
 
 class Pacer:
@@ -209,22 +74,21 @@ class Pacer:
         """
         if max_origins < 1:
             raise ValueError(f"max_origins is {max_origins!r}; allowed: 1 or more")
-        self._books = [PolicyBook(policy or PacingPolicy(), overrides)]
         self.clock: Clock = clock or SystemClock()
         self._source: RandomSource = source or random.Random()
-        self._lessons = lessons
-        self._paces: dict[str, _Pace] = {}
-        self._max_origins = max_origins
-        self._prune_at = max_origins
+        book = PolicyBook(policy or PacingPolicy(), overrides)
+        self._paces = Paces(book, clock=self.clock, lessons=lessons, max_origins=max_origins)
         # Not in the state of an origin, which is dropped when it is idle: nobody reads robots.txt again for it.
         self._minimums: dict[str, float] = {}
-        self._watchers: list[Callable[[str], None]] = []
+        self._most_minimums = _MINIMUMS * max_origins
+        # Replaced, never changed, since a watcher may leave while it is called.
+        self._watchers: tuple[Callable[[str], None], ...] = ()
 
     # -- the gate's questions ---------------------------------------------------------------------------------------
 
     def gap(self, origin: str) -> float:
         """Draw a gap for ``origin`` in seconds: irregular, with `mean_gap` as its mean, and at least its minimum."""
-        pace = self._pace(origin)
+        pace = self._paces.of(origin)
         drawn = pace.law.draw(self._source) * pace.mean_gap(self.clock.monotonic())
         return max(drawn, self._minimums.get(origin, 0.0))
 
@@ -234,14 +98,14 @@ class Pacer:
         The gap was drawn at the last departure, so the time that has passed since then is already taken off, and
         asking again never draws again.
         """
-        pace = self._find(origin)
+        pace = self._paces.find(origin)
         if pace is None:
             return 0.0
         return max(0.0, pace.ready_at() - self.clock.monotonic())
 
     def ready_at(self, origin: str) -> float:
         """Return the monotonic time from which a request to ``origin`` may leave; ``-inf`` if nothing is known."""
-        pace = self._find(origin)
+        pace = self._paces.find(origin)
         return -math.inf if pace is None else pace.ready_at()
 
     def depart(self, origin: str) -> Departure:
@@ -249,16 +113,15 @@ class Pacer:
 
         Call `land` when its answer, or its failure, has come. Does not ask whether the origin is due.
         """
-        pace = self._paces.pop(origin, None) or self._new_pace(origin)
-        # Last in the order of use, so that pruning meets the longest unused first.
-        self._paces[origin] = pace
+        pace = self._paces.use(origin)
         now = self.clock.monotonic()
         mean = pace.mean_gap(now)
         pace.limit.departed(now, mean)
         gap = pace.law.draw(self._source) * mean if mean else 0.0
-        gap = max(gap, self._minimums.get(origin, 0.0))
+        if self._minimums:
+            gap = max(gap, self._minimums.get(origin, 0.0))
         if gap:
-            pace.due = max(pace.due, now + gap)
+            pace.wait_until(now + gap)
         pace.last_departure = now
         pace.in_flight += 1
         self._tell(origin)
@@ -266,34 +129,34 @@ class Pacer:
 
     def land(self, departure: Departure) -> None:
         """Record that a departed request is no longer in flight, however it ended."""
-        pace = self._paces.get(departure.origin)
+        pace = self._paces.known(departure.origin)
         if pace is not None and pace.in_flight > 0:
             pace.in_flight -= 1
             self._tell(departure.origin)
 
     def in_flight(self, origin: str) -> int:
         """Return how many departed requests to ``origin`` have not landed."""
-        pace = self._paces.get(origin)
+        pace = self._paces.known(origin)
         return 0 if pace is None else pace.in_flight
 
     # -- learning ---------------------------------------------------------------------------------------------------
 
     def interval(self, origin: str) -> float:
         """Return the interval of ``origin`` in seconds: the policy's, or what refusals and successes have made of it."""
-        pace = self._find(origin)
+        pace = self._paces.find(origin)
         return self.policy_of(origin).interval if pace is None else pace.interval
 
     def mean_gap(self, origin: str) -> float:
         """Return the mean of the next gap of ``origin`` in seconds: `interval`, or what makes it wider for a while."""
-        pace = self._find(origin)
+        pace = self._paces.find(origin)
         return self.policy_of(origin).interval if pace is None else pace.mean_gap(self.clock.monotonic())
 
     def hold(self, origin: str) -> Learned | None:
         """Return the hold that a Retry-After has put on ``origin``, or None once it has passed."""
-        pace = self._find(origin)
+        pace = self._paces.find(origin)
         if pace is None or pace.hold_until <= self.clock.monotonic():
             return None
-        return self._learned(pace)
+        return self._paces.kept(pace)
 
     def throttled(
         self,
@@ -314,32 +177,20 @@ class Pacer:
         Where the server's number is shorter than the interval that it has just refused, what is known of its limit
         can widen the interval; where it names none, the next request waits as long as the site is usually shut.
         """
-        pace = self._pace(origin)
-        policy = pace.policy
+        pace = self._paces.of(origin)
         now = self.clock.monotonic()
         asked = retry_after if retry_after is not None and retry_after > 0 else None
-        hold = None if asked is None else min(asked, policy.max_hold)
-        extended = asked is not None and self._extend_hold(pace, asked)
+        is_longer = asked is not None and pace.hold(now, asked)
         if departure is not None and departure.epoch != pace.epoch:
-            if extended:
-                self._remember(origin, pace)
-                self._tell(origin)
+            if is_longer:
+                self._moved(origin, pace)
             return None
-        pace.epoch += 1
-        pace.successes = 0
-        pace.limit.failed()
         old = pace.interval
-        wanted = asked or min(old, policy.interval_cap()) * policy.backoff_factor or policy.first_interval
-        wait = 0.0
-        if departure is not None:
-            least, wait = pace.limit.refused(now, old, hold or 0.0, policy, pace.in_flight)
-            wanted = max(wanted, least)
-        pace.learn(max(old, min(wanted, policy.interval_cap())))
+        mean = pace.back_off(now, asked, is_evidence=departure is not None)
         # A gap at the new interval, from the moment of the refusal: what already waits is moved with it.
-        mean = max(pace.mean_gap(now), min(wait, policy.interval_cap()))
-        pace.due = max(pace.due, now + pace.law.draw(self._source) * mean)
-        self._remember(origin, pace)
-        self._tell(origin)
+        pace.wait_until(now + pace.law.draw(self._source) * mean)
+        self._moved(origin, pace)
+        hold = None if asked is None else min(asked, pace.policy.max_hold)
         return Lesson(origin, old, pace.interval, why, hold, asked)
 
     def postpone(self, origin: str, seconds: float) -> None:
@@ -348,10 +199,9 @@ class Pacer:
         For waits that are no refusal (a redirect with Retry-After): the interval stays what it is, and a longer hold
         that is already in force stays too.
         """
-        pace = self._pace(origin)
-        if self._extend_hold(pace, seconds):
-            self._remember(origin, pace)
-            self._tell(origin)
+        pace = self._paces.of(origin)
+        if pace.hold(self.clock.monotonic(), seconds):
+            self._moved(origin, pace)
 
     def eased(self, origin: str, *, departure: Departure | None = None) -> Lesson | None:
         """Count a success; return what changed if it was one that eases the interval, else None.
@@ -362,39 +212,21 @@ class Pacer:
         the success of a request that had left before the last lesson does not count; without it, the success is no
         evidence, and only the policy's numbers count. A hold is never shortened.
         """
-        pace = self._paces.get(origin) or self._find(origin)
+        pace = self._paces.find(origin)
         if pace is None or (departure is not None and departure.epoch != pace.epoch):
             return None
-        pace.failures = 0
-        policy, old = pace.policy, pace.interval
-        if departure is None:
-            eased = self._eased_by_rule(pace)
-        else:
-            eased = pace.limit.served(departure.at, old, policy, pace.in_flight)
-        if eased is None or old <= policy.interval:
+        old = pace.interval
+        why = pace.ease(None if departure is None else departure.at)
+        if why is None:
             return None
-        new, why = eased
-        pace.learn(max(policy.interval, new) if new >= _NO_INTERVAL else 0.0)
-        self._remember(origin, pace)
+        self._paces.remember(origin, pace)
         return Lesson(origin, old, pace.interval, why)
-
-    @staticmethod
-    def _eased_by_rule(pace: _Pace) -> tuple[float, str] | None:
-        needed = pace.policy.recover_after
-        if pace.interval <= pace.policy.interval:
-            return None
-        pace.successes += 1
-        if pace.successes < needed:
-            return None
-        pace.successes = 0
-        return pace.interval * pace.policy.recover_factor, f"{needed} successes in a row"
 
     def failed(self, origin: str) -> None:
         """Count an answer that was no success: the row of successes starts again."""
-        pace = self._paces.get(origin)
+        pace = self._paces.known(origin)
         if pace is not None:
-            pace.successes = 0
-            pace.limit.failed()
+            pace.failed()
 
     # -- what lasts for a while, and what the site says itself ------------------------------------------------------
 
@@ -407,22 +239,16 @@ class Pacer:
         success ends the row but not the widening, which is forgiven `PacingPolicy.trouble_quiet` seconds after the
         last failure. Includes `failed`.
         """
-        pace = self._pace(origin)
-        policy, now = pace.policy, self.clock.monotonic()
-        self.failed(origin)
+        pace = self._paces.of(origin)
+        now = self.clock.monotonic()
         if departure is not None and departure.at < pace.trouble_at:
-            return None
-        if pace.trouble and now >= pace.trouble_at + policy.trouble_quiet:
-            pace.trouble, pace.failures = 0.0, 0
-        pace.failures = min(pace.failures + 1, policy.trouble_after)
-        if pace.failures < policy.trouble_after:
+            pace.failed()
             return None
         old = pace.mean_gap(now)
-        cap = policy.interval_cap()
-        wanted = min(old, cap) * policy.backoff_factor or policy.first_interval
-        pace.trouble, pace.trouble_at = max(pace.trouble, min(wanted, cap)), now
+        if not pace.trouble_grows(now):
+            return None
         new = pace.mean_gap(now)
-        pace.due = max(pace.due, now + pace.law.draw(self._source) * new)
+        pace.wait_until(now + pace.law.draw(self._source) * new)
         self._tell(origin)
         return Lesson(origin, old, new, why)
 
@@ -430,17 +256,11 @@ class Pacer:
         """Take in how long an answer took: the mean gap is not shorter than the smoothed time of an answer.
 
         `PacingPolicy.latency_factor` times that, up to `PacingPolicy.max_interval`; 0 switches it off, and an interval
-        of 0 does too. An answer that
-        was not ``served`` (errors are often quick) can only make it longer. Negative times and NaN are ignored.
+        of 0 does too. An answer that was not ``served`` (errors are often quick) can only make it longer. Negative
+        times and NaN are ignored.
         """
-        if not seconds >= 0:
-            return
-        pace = self._pace(origin)
-        if not served and seconds <= pace.latency:
-            return
-        seconds = min(seconds, _LONGEST_ANSWER)
-        # As TCP smooths round-trip times (RFC 6298): the first as it is, then an eighth of each.
-        pace.latency = seconds if not pace.latency else pace.latency + (seconds - pace.latency) * _SMOOTHING
+        if seconds >= 0:
+            self._paces.of(origin).answered(seconds, served=served)
 
     def quota(self, origin: str, remaining: float, seconds: float) -> None:
         """Obey a quota that the site states: so many requests are left for so many seconds.
@@ -451,16 +271,10 @@ class Pacer:
         """
         if not (remaining >= 0 and seconds > 0):
             return
-        pace = self._pace(origin)
-        now = self.clock.monotonic()
         if remaining < 1:
             self.postpone(origin, seconds)
-            return
-        # Capped before the division, which a whole number of many digits would not survive.
-        cap = pace.policy.interval_cap()
-        remaining = min(remaining, _LARGEST_QUOTA)
-        pace.quota = min(min(seconds, cap * remaining) / remaining, cap)
-        pace.quota_until = now + min(seconds, pace.policy.max_hold)
+        else:
+            self._paces.of(origin).spread(self.clock.monotonic(), remaining, seconds)
 
     def minimum(self, origin: str, seconds: float) -> None:
         """Let at least so many seconds lie between two departures: the Crawl-delay of a robots.txt.
@@ -474,20 +288,18 @@ class Pacer:
             return
         seconds = min(seconds, self.policy_of(origin).max_hold)
         self._minimums[origin] = seconds
-        if len(self._minimums) > _MINIMUMS * self._max_origins:
+        if len(self._minimums) > self._most_minimums:
             del self._minimums[next(iter(self._minimums))]
-        pace = self._find(origin)
+        pace = self._paces.find(origin)
         if pace is not None and pace.last_departure + seconds > pace.due:
-            pace.due = pace.last_departure + seconds
+            pace.wait_until(pace.last_departure + seconds)
             self._tell(origin)
 
     # -- the rest ---------------------------------------------------------------------------------------------------
 
     def policy_of(self, origin: str) -> PacingPolicy:
         """Return the policy that holds for ``origin``: where several crawls share this pacer, the slowest one's."""
-        if len(self._books) == 1:
-            return self._books[0].of(origin)
-        return max((book.of(origin) for book in self._books), key=lambda policy: policy.interval)
+        return self._paces.policy_of(origin)
 
     def share(self, books: Sequence[PolicyBook]) -> None:
         """Serve several crawls at once: to a site they are one visitor, as slow as the slowest of them wants.
@@ -496,107 +308,26 @@ class Pacer:
         """
         if not books:
             raise ValueError("books is empty; allowed: one or more")
-        self._books = list(books)
-        for origin, pace in self._paces.items():
-            pace.adopt(self.policy_of(origin))
+        self._paces.share(books)
 
     def watch(self, watcher: Callable[[str], None]) -> None:
         """Call ``watcher`` with an origin whenever its deadline or its number of requests in flight has moved."""
-        self._watchers.append(watcher)
+        self._watchers += (watcher,)
 
     def unwatch(self, watcher: Callable[[str], None]) -> None:
         """Stop calling ``watcher``; does nothing if it is not watching."""
         if watcher in self._watchers:
-            self._watchers.remove(watcher)
+            first = self._watchers.index(watcher)
+            self._watchers = self._watchers[:first] + self._watchers[first + 1 :]
 
     def __len__(self) -> int:
         """Return the number of origins in memory."""
         return len(self._paces)
 
+    def _moved(self, origin: str, pace: Pace) -> None:
+        self._paces.remember(origin, pace)
+        self._tell(origin)
+
     def _tell(self, origin: str) -> None:
-        # A copy, since a watcher may leave while it is called.
-        for watcher in tuple(self._watchers):
+        for watcher in self._watchers:
             watcher(origin)
-
-    def _extend_hold(self, pace: _Pace, asked: float) -> bool:
-        until = self.clock.monotonic() + min(asked, pace.policy.max_hold)
-        # Put so that NaN extends nothing either.
-        if not until > pace.hold_until:
-            return False
-        pace.hold_until = until
-        pace.asked = asked
-        return True
-
-    def _pace(self, origin: str) -> _Pace:
-        pace = self._paces.get(origin)
-        if pace is None:
-            pace = self._paces[origin] = self._new_pace(origin)
-        return pace
-
-    def _find(self, origin: str) -> _Pace | None:
-        """Return the state of an origin without making one, unless something is remembered of it."""
-        pace = self._paces.get(origin)
-        if pace is None and self._lessons is not None and self._lessons.recall(origin) is not None:
-            pace = self._paces[origin] = self._new_pace(origin)
-        return pace
-
-    def _new_pace(self, origin: str) -> _Pace:
-        if len(self._paces) >= self._prune_at:
-            self._prune()
-        policy = self.policy_of(origin)
-        pace = _Pace(policy)
-        learned = self._lessons.recall(origin) if self._lessons is not None else None
-        if learned is not None:
-            pace.learn(learned.interval)
-            left = min(learned.hold_until - self.clock.wall(), policy.max_hold)
-            if left > 0:
-                pace.hold_until = self.clock.monotonic() + left
-                pace.asked = learned.asked
-            pace.limit = self._recalled(learned)
-        return pace
-
-    def _recalled(self, learned: Learned) -> Estimator:
-        """Return what an earlier run knew of a limit; nothing where it is too old, or makes no sense."""
-        age = self.clock.wall() - learned.refused_at
-        numbers = (learned.sustained, learned.wall, learned.shut)
-        if learned.refusals < 1 or not age <= LIFE or not all(0 <= number <= LONGEST for number in numbers):
-            return Estimator()
-        known = Evidence(learned.sustained, learned.wall, learned.refusals, learned.sure, learned.shut)
-        return Estimator(known, self.clock.monotonic() - max(0.0, age))
-
-    def _learned(self, pace: _Pace) -> Learned:
-        now, wall = self.clock.monotonic(), self.clock.wall()
-        left = pace.hold_until - now
-        until, asked = (wall + left, pace.asked) if left > 0 else (0.0, 0.0)
-        known = pace.limit.known
-        if not known.refusals:
-            return Learned(pace.interval, until, asked)
-        return Learned(
-            pace.interval,
-            until,
-            asked,
-            known.sustained,
-            known.wall,
-            known.refusals,
-            known.sure,
-            known.shut,
-            wall - max(0.0, now - pace.limit.known_at),
-        )
-
-    def _remember(self, origin: str, pace: _Pace) -> None:
-        if self._lessons is not None:
-            self._lessons.record(origin, self._learned(pace))
-
-    def _prune(self) -> None:
-        """Drop idle origins, the longest unused first; those with nothing learned before those with something."""
-        now = self.clock.monotonic()
-        keep = self._max_origins * 3 // 4
-        for spare_learned in (self._lessons is None, False):
-            for origin, pace in list(self._paces.items()):
-                if len(self._paces) <= keep:
-                    break
-                learned = pace.interval != pace.policy.interval
-                if pace.is_idle(now) and not (learned and spare_learned):
-                    del self._paces[origin]
-        # Where most origins still wait, look again only when a good many more have come: pruning stays O(1) a request.
-        self._prune_at = max(self._max_origins, len(self._paces) * 5 // 4)

@@ -16,7 +16,7 @@ from scrapy_pacing.arriving.stamps import Stamps
 from scrapy_pacing.arriving.warmups import WARMED, Warmups
 from scrapy_pacing.cancel import Cancellations, signal_of
 from scrapy_pacing.clearances import Clearances
-from scrapy_pacing.compat import is_closing, on_closing, on_followed
+from scrapy_pacing.compat import Places, is_closing, on_closing, on_followed, send_once
 from scrapy_pacing.core.origins import origin_key
 from scrapy_pacing.dispatch import Dispatch
 from scrapy_pacing.learning import Learning
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     # typing.Self came with Python 3.11
     from typing_extensions import Self
 
-    from scrapy_pacing.core.pacer import Departure
+    from scrapy_pacing.core.lessons import Departure
     from scrapy_pacing.exits import CrawlExits
 
 logger = logging.getLogger(__name__)
@@ -76,6 +76,7 @@ class PacingMiddleware:
         self._learning = Learning(crawler, self._pacer, self._settings, count=self._inc)
         if self._settings.obey_crawl_delay:
             self._robots = RobotsGaps(crawler, self._pacer, self.lane_of, count=self._inc)
+        self._places = Places(crawler)
         self._waiting = 0
         self._warned_of_waiting = False
         self._origin_key_failed = False
@@ -181,6 +182,7 @@ class PacingMiddleware:
 
     async def _wait(self, request: Request, origin: str, has_room: Callable[[], bool]) -> Departure | None:
         under = None if self._exits is None else self._exits.lease_of(request)
+        lent = self._lend_places(request, origin)
         clock = self._pacer.clock
         since = clock.monotonic()
         self._waiting += 1
@@ -192,9 +194,22 @@ class PacingMiddleware:
             self._slots.land(request)
             raise
         finally:
+            self._places.take_back(lent)
             self.cancellations.let_go(request)
             self._waiting -= 1
             self._inc("pacing/seconds_waited", clock.monotonic() - since)
+
+    def _lend_places(self, request: Request, origin: str) -> int:
+        """Lend places for a request that has to wait long, and did not come by the queue, which could take it back.
+
+        It is a robots.txt, a warm-up or a component's own download: what came by the queue and waits for that is idle
+        too.
+        """
+        if self.dispatch.came_by_queue(request) or not self.dispatch.has_queue:
+            return 0
+        if self._pacer.next_delay(origin) <= _SHORT_WAIT:
+            return 0
+        return self._places.lend(1 + self.dispatch.on_their_way(origin))
 
     def _depart(self, request: Request, departure: Departure) -> None:
         self._slots.depart(request, departure)
@@ -248,6 +263,8 @@ class PacingMiddleware:
         self._warmups.answered(request, response)
         if self._learning.answered(request, response, departure) is Answer.REFUSED:
             return self._refused(request, response)
+        # Callbacks hand their response's meta on to other requests, which have been refused nothing yet.
+        request.meta.pop(_THROTTLES, None)
         return response
 
     async def process_exception(self, request: Request, exception: Exception) -> None:
@@ -272,10 +289,16 @@ class PacingMiddleware:
             )
             return response
         self._inc("pacing/sent_back")
-        return again(request, {_THROTTLES: throttles})
+        returning = again(request, {_THROTTLES: throttles})
+        # As Scrapy does with retries: the site's other pages come first, lest one page that is always refused stops all.
+        returning.priority += self.crawler.settings.getint("RETRY_PRIORITY_ADJUST")
+        return returning
 
     def _spider_handles(self, request: Request, status: int) -> bool:
-        """Return whether the spider wants to see such answers itself (as Scrapy's HttpErrorMiddleware tells it)."""
+        """Return whether the spider wants to see answers of this very status itself.
+
+        As Scrapy's HttpErrorMiddleware tells it, but for HTTPERROR_ALLOW_ALL, which names no status.
+        """
         meta = request.meta
         if meta.get("handle_httpstatus_all"):
             return True
@@ -290,6 +313,7 @@ class PacingMiddleware:
 
     def _spider_opened(self, spider: Spider) -> None:  # noqa: ARG002 - the signal's arguments
         on_closing(self.crawler, self._closing)
+        send_once(self.crawler)
         if self._settings.trail or self._settings.fetch_metadata:
             on_followed(self.crawler, Links(self.crawler.settings).followed)
 
@@ -309,7 +333,7 @@ class PacingMiddleware:
     def _warn_of_waiting(self) -> None:
         """Say once that requests which wait here hold the places of other sites."""
         places = self.crawler.settings.getint("CONCURRENT_REQUESTS")
-        if self._warned_of_waiting or not places or self._waiting * 2 <= places:
+        if self._warned_of_waiting or self.dispatch.has_queue or not places or self._waiting * 2 <= places:
             return
         self._warned_of_waiting = True
         logger.warning(

@@ -21,6 +21,7 @@ BENCHES = {
     "cost": "what pacing costs a request and a page",
     "simulate": "learning a limit, simulated",
     "limit": "200 pages from a site that allows five requests a second",
+    "limits": "learning a limit, by crawls of a real site with each limiter",
     "exits": "20 origins over 4 exits",
 }
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 import msgspec
 
+from scrapy_pacing.core.lessons import Learned
 from scrapy_pacing.core.memory import Memory
-from scrapy_pacing.core.pacer import Learned
 
 ORIGINS, VALIDATORS = 4096, 64
 

@@ -10,6 +10,8 @@ from aiohttp import web
 from tests.support.crawl import in_all_modes, requests, running
 from tests.support.site import Site, ok
 
+# How much earlier an arrival may look than its departure was: connections take unequal times on a busy machine.
+SLACK = 0.1
 EVEN = {"PACING_PAUSE_PROBABILITY": 0}
 LIST = "tests.support.spiders.ListSpider"
 NOISE = ("Task was destroyed", "Unhandled error in Deferred", "Traceback", "never awaited")
@@ -193,7 +195,7 @@ def test_the_first_spider_to_close_disturbs_nobody(mode):
         with running([quick, steady], settings, mode=mode) as crawl:
             result = crawl.wait(40)
     assert len([item for item in result.ok() if item["spider"] == "list"]) == 12
-    assert min(site.gaps()) > 0.25 - 0.04
+    assert min(site.gaps()) > 0.25 - SLACK
     assert not [noise for noise in NOISE if noise in result.log]
 
 
@@ -205,4 +207,4 @@ def test_spiders_one_after_another_keep_the_gap_between_them():
         with running(jobs, {**settings, "TEST_SEQUENTIAL": True}) as crawl:
             result = crawl.wait(40)
     assert len(result.ok()) == 2
-    assert site.gaps()[0] > 1.9 - 0.04
+    assert site.gaps()[0] > 1.9 - SLACK

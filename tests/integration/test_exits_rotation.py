@@ -23,7 +23,7 @@ QUICK = {
     "PACING_REMEMBER": False,
     "PACING_MAX_INTERVAL": 0.2,
 }
-SLACK = 0.04
+SLACK = 0.1
 STANDARD_QUEUE = {"SCHEDULER_PRIORITY_QUEUE": "scrapy.pqueues.DownloaderAwarePriorityQueue"}
 
 
@@ -153,7 +153,7 @@ def test_a_proxy_that_dies_in_the_middle_loses_nothing():
     """An exit that resets a connection and then refuses all is left; every page comes, most by the other exit."""
     with Site() as site, LocalProxy() as dying, LocalProxy() as other:
         job = [{"spider": SPIDER, "arguments": {"requests": requests(*[site.url(f"/{n}") for n in range(12)])}}]
-        settings = {**QUICK, "PACING_INTERVAL": 0.2, "PACING_FLOOR": 0.1, "PACING_EXITS": [dying.url, other.url]}
+        settings = {**QUICK, "PACING_INTERVAL": 0.4, "PACING_FLOOR": 0.25, "PACING_EXITS": [dying.url, other.url]}
         with running(job, settings) as under_way:
             wait_for(lambda: len(site.log) >= 3)
             dying.die()
@@ -162,7 +162,7 @@ def test_a_proxy_that_dies_in_the_middle_loses_nothing():
     assert len(result.ok()) == 12
     assert min(served) > 0
     assert sum(rotations(result).values()) == 1
-    assert min(site.gaps()) > 0.1 - SLACK
+    assert min(site.gaps()) > 0.25 - SLACK
 
 
 # -- evidence of the origin's --------------------------------------------------------------------------------------------
@@ -178,8 +178,8 @@ def test_i066_nothing_leaves_by_an_exit_that_the_origin_has_lost_meanwhile(mode,
             settings={
                 **QUICK,
                 **queue,
-                "PACING_INTERVAL": 0.2,
-                "PACING_FLOOR": 0.15,
+                "PACING_INTERVAL": 0.4,
+                "PACING_FLOOR": 0.25,
                 "PACING_EXITS": [one.url, two.url],
             },
             spider=SPIDER,
@@ -190,7 +190,7 @@ def test_i066_nothing_leaves_by_an_exit_that_the_origin_has_lost_meanwhile(mode,
     assert len(one.seen) == 3
     assert len(result.ok()) == 7
     assert rotations(result) == {"refused": 1}
-    assert min(site.gaps()) > 0.15 - SLACK
+    assert min(site.gaps()) > 0.25 - SLACK
     if queue:
         assert result.stats["pacing/exit_changed"] >= 1
 

@@ -11,7 +11,7 @@ from tests.support.crawl import crawl, in_all_modes, requests
 from tests.support.site import Site, ok
 
 # How much earlier an arrival may look than its departure was: connections take unequal times on a busy machine.
-SLACK = 0.04
+SLACK = 0.1
 
 
 async def slow(request):
@@ -24,15 +24,15 @@ def test_gaps_are_irregular_and_never_below_the_floor(mode):
     """The site sees gaps that differ, none below the policy's floor, with a mean near the interval."""
     with Site() as site:
         result = crawl(
-            *[site.url(f"/{n}") for n in range(25)],
-            settings={"PACING_INTERVAL": 0.25, "PACING_FLOOR": 0.1, "PACING_PAUSE_PROBABILITY": 0},
+            *[site.url(f"/{n}") for n in range(18)],
+            settings={"PACING_INTERVAL": 0.5, "PACING_FLOOR": 0.25, "PACING_PAUSE_PROBABILITY": 0},
             mode=mode,
         )
     gaps = site.gaps()
-    assert len(result.ok()) == 25
-    assert min(gaps) > 0.1 - SLACK
-    assert max(gaps) > 2 * min(gaps)
-    assert 0.15 < sum(gaps) / len(gaps) < 0.45
+    assert len(result.ok()) == 18
+    assert min(gaps) > 0.25 - SLACK
+    assert max(gaps) > 1.5 * min(gaps)
+    assert 0.33 < sum(gaps) / len(gaps) < 0.85
 
 
 @in_all_modes

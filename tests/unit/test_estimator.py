@@ -26,6 +26,7 @@ class Crawl:
 
     def __init__(self, lessons: Notebook | None = None, clock: FakeClock | None = None, **fields: float) -> None:
         self.clock = clock or FakeClock()
+        self.lessons = lessons
         policy = PacingPolicy(**{"interval": 0.1, "pause_probability": 0, **fields})
         self.pacer = Pacer(policy, clock=self.clock, source=seeded(1), lessons=lessons)
 
@@ -50,9 +51,8 @@ class Crawl:
         return self.pacer.interval(ORIGIN)
 
     def known(self) -> Learned:
-        notebook = self.pacer._lessons
-        assert isinstance(notebook, Notebook)
-        learned = notebook.recall(ORIGIN)
+        assert self.lessons is not None
+        learned = self.lessons.recall(ORIGIN)
         assert learned is not None
         return learned
 

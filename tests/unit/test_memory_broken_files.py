@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, strategies as st
 
 from scrapy_pacing.core.layers import Layer
+from scrapy_pacing.core.lessons import Learned
 from scrapy_pacing.core.memory import Memory
-from scrapy_pacing.core.pacer import Learned
 from scrapy_pacing.testing import FakeClock
 
 ORIGIN = "https://example.com"

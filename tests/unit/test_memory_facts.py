@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from scrapy_pacing.core.layers import Layer
+from scrapy_pacing.core.lessons import Learned
 from scrapy_pacing.core.memory import Cookie, Memory, fingerprint
-from scrapy_pacing.core.pacer import Learned, Pacer
+from scrapy_pacing.core.pacer import Pacer
 from scrapy_pacing.core.policy import PacingPolicy
 from scrapy_pacing.testing import FakeClock, seeded
 

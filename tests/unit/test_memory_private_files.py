@@ -13,8 +13,8 @@ from pathlib import Path
 import filelock
 import pytest
 
+from scrapy_pacing.core.lessons import Learned
 from scrapy_pacing.core.memory import Memory, files
-from scrapy_pacing.core.pacer import Learned
 
 ORIGIN = "https://example.com"
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions and links are POSIX's")
@@ -161,7 +161,7 @@ def test_full_disk(path):
 import resource, os
 from pathlib import Path
 from scrapy_pacing.core.memory import Memory
-from scrapy_pacing.core.pacer import Learned
+from scrapy_pacing.core.lessons import Learned
 path = Path({str(path)!r})
 memory = Memory(path)
 memory.record("https://old.example", Learned(5.0))
@@ -196,7 +196,7 @@ def test_read_only_directory():
 import os, shutil, tempfile
 from pathlib import Path
 from scrapy_pacing.core.memory import Memory
-from scrapy_pacing.core.pacer import Learned
+from scrapy_pacing.core.lessons import Learned
 home = Path(tempfile.mkdtemp())
 warm = Memory(home / "warm" / "memory.json")
 warm.record("https://warm.example", Learned(5.0))

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from scrapy_pacing.core.layers import Layer
+from scrapy_pacing.core.lessons import Learned
 from scrapy_pacing.core.memory import Cookie, Memory
-from scrapy_pacing.core.pacer import Learned
 from scrapy_pacing.testing import FakeClock
 
 ORIGIN = "https://example.com"
@@ -206,7 +206,7 @@ def test_kill_at_any_moment(path):
 def test_interpreter_exit_saves(path):
     """A second Ctrl-C, which closes no spider, still saves when the interpreter ends (I048)."""
     done = run(
-        "from scrapy_pacing.core.memory import Memory; from scrapy_pacing.core.pacer import Learned\n"
+        "from scrapy_pacing.core.memory import Memory; from scrapy_pacing.core.lessons import Learned\n"
         f"memory = Memory({str(path)!r})\n"
         f"memory.record({ORIGIN!r}, Learned(5.0))\n"
         "raise KeyboardInterrupt"
@@ -219,7 +219,7 @@ def test_interpreter_exit_says_what_went_wrong(tmp_path):
     """A save that fails at the very end is said on standard error, since nobody else is left to say it."""
     (tmp_path / "file").write_text("")
     done = run(
-        "from scrapy_pacing.core.memory import Memory; from scrapy_pacing.core.pacer import Learned\n"
+        "from scrapy_pacing.core.memory import Memory; from scrapy_pacing.core.lessons import Learned\n"
         f"memory = Memory({str(tmp_path / 'file' / 'memory.json')!r})\n"
         "memory.take_notices()\n"
         f"memory.record({ORIGIN!r}, Learned(5.0))"

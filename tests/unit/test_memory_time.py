@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from scrapy_pacing.core.layers import Layer
+from scrapy_pacing.core.lessons import Learned
 from scrapy_pacing.core.memory import Cookie, Memory
-from scrapy_pacing.core.pacer import Learned, Pacer
+from scrapy_pacing.core.pacer import Pacer
 from scrapy_pacing.core.policy import PacingPolicy
 from scrapy_pacing.testing import FakeClock
 

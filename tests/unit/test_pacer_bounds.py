@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-import scrapy_pacing.core.pacer as pacer_module
 from scrapy_pacing import Learned, Pacer, PacingPolicy
+from scrapy_pacing.core.pace import Pace
 from scrapy_pacing.testing import FakeClock, seeded
 
 SITES = 100_000
@@ -162,14 +162,14 @@ def test_a_limit_below_one_is_refused(limit: int) -> None:
 def test_sites_that_all_wait_cost_no_more_the_more_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """Departing to many sites that all still wait looks at each of them a few times, however many there are."""
     looks = 0
-    is_idle = pacer_module._Pace.is_idle
+    is_idle = Pace.is_idle
 
-    def counting(pace: pacer_module._Pace, now: float) -> bool:
+    def counting(pace: Pace, now: float) -> bool:
         nonlocal looks
         looks += 1
         return is_idle(pace, now)
 
-    monkeypatch.setattr(pacer_module._Pace, "is_idle", counting)
+    monkeypatch.setattr(Pace, "is_idle", counting)
     pacer = make(FakeClock())
     for origin in origins(80_000):
         pacer.depart(origin)

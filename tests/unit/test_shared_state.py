@@ -13,7 +13,7 @@ from scrapy.crawler import Crawler
 from scrapy.settings import Settings
 
 from scrapy_pacing import Memory, PacingPolicy, PolicyBook, SharedState, state as module
-from scrapy_pacing.core.pacer import Learned
+from scrapy_pacing.core.lessons import Learned
 from scrapy_pacing.settings import read_settings
 from scrapy_pacing.state import known_state_of, state_of
 

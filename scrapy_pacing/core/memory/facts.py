@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from scrapy_pacing.core.layers import Layer
-from scrapy_pacing.core.pacer import EVIDENCE, Learned
+from scrapy_pacing.core.lessons import EVIDENCE, Learned
 
 from . import records, texts
 from .records import Clearance, Cookie, Fact, Hold, Limits, Number, Pace, Text
