@@ -21,7 +21,7 @@ from .downloadermiddlewares.pacing import PacingMiddleware
 from .exceptions import RequestCancelledError, RevalidationError
 from .exits import NoExitLeft, report_ban
 from .extensions.memory import MemoryExtension
-from .findings import endpoints, mark_decoy, record_layer
+from .findings import endpoints, forget_decoy, mark_decoy, record_layer
 from .links import visible_links
 from .pqueues import PacedPriorityQueue
 from .state import SharedState
@@ -55,6 +55,7 @@ __all__ = [
     "default_data_dir",
     "endpoints",
     "fetch_if_changed",
+    "forget_decoy",
     "mark_decoy",
     "needs_warmup",
     "origin_key",

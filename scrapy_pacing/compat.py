@@ -13,6 +13,16 @@ from scrapy.utils.asyncio import call_later
 from scrapy.utils.defer import deferred_from_coro, maybe_deferred_to_future
 from twisted.python.failure import Failure
 
+try:
+    from scrapy.exceptions import CannotResolveHostError, DownloadConnectionRefusedError, DownloadTimeoutError
+except ImportError:
+    # Scrapy before 2.15 lets Twisted's own exceptions through.
+    from twisted.internet.error import (
+        ConnectionRefusedError as DownloadConnectionRefusedError,
+        DNSLookupError as CannotResolveHostError,
+        TimeoutError as DownloadTimeoutError,
+    )
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
@@ -20,6 +30,22 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
     from twisted.internet.defer import Deferred
+
+__all__ = [
+    "CannotResolveHostError",
+    "DownloadConnectionRefusedError",
+    "DownloadTimeoutError",
+    "Places",
+    "fail_request",
+    "is_closing",
+    "on_closing",
+    "on_followed",
+    "put_headers",
+    "run_in_thread",
+    "send_once",
+    "start",
+    "wake_engine",
+]
 
 _T = TypeVar("_T")
 

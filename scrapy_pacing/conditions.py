@@ -5,6 +5,7 @@ The rules:
 1. A validator is echoed byte for byte or not at all; nothing here repairs one.
 2. Conditions are put on a request when all its other fields are there, at the gate, and only if the fields that the
    page varies by are what they were. So they can't be seen by a cache, and can't follow a redirect.
+   What the gate itself adds counts as absent: it says how the visitor came, not which page is wanted.
 3. A 304 means something only if it answers the conditions that were sent, to the URL that was asked.
 4. A date that can't be meant is no validator: invalid, older than HTTP, or later than the answer that brings it.
 """
@@ -18,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import IgnoreRequest
 
+from .arriving.links import TRAIL
 from .core.memory import fingerprint
 
 if TYPE_CHECKING:
@@ -32,6 +34,8 @@ CONDITIONS = "pacing_conditions"
 """The meta key of a request that asks whether a page has moved."""
 
 IF_NONE_MATCH, IF_MODIFIED_SINCE = b"If-None-Match", b"If-Modified-Since"
+# By the question itself no answer can vary.
+_CONDITIONAL = frozenset({"if-none-match", "if-modified-since"})
 # The first draft of HTTP is of 1991; a page that claims to be older has a clock that was never set.
 _EARLIEST = datetime(1991, 1, 1, tzinfo=timezone.utc)
 # Python reads the year 0001 as 2001.
@@ -102,15 +106,29 @@ def vary_of(response: Response) -> dict[str, str] | None:
         for name in field.decode("latin-1").split(",")
         if name.strip()
     }
+    names -= _CONDITIONAL
     if "*" in names or response.request is None:
         return None if names else {}
     return varying(response.request, names)
 
 
 def varying(request: Request, names: Any) -> dict[str, str]:
-    """Return fingerprints of the fields of a request by their names."""
+    """Return fingerprints of the fields of a request by their names; those that were stamped on it count as absent."""
+    ours = _stamped(request)
     # Not the values: a Cookie or Authorization field is a credential.
-    return {name: fingerprint(b", ".join(request.headers.getlist(name))) for name in sorted(names)}
+    return {
+        name: fingerprint(b"" if name in ours else b", ".join(request.headers.getlist(name))) for name in sorted(names)
+    }
+
+
+def _stamped(request: Request) -> set[str]:
+    """Return the names, in lower case, of the fields on a request that tell where it came from and are not the user's."""
+    visit = request.meta.get(TRAIL)
+    if visit is None:
+        return set()
+    headers = request.headers
+    # By value: meta is handed on, and the request that has it now may have a field of the user's own.
+    return {name.lower() for name, value in visit["stamped"].items() if headers.get(name) == value.encode()}
 
 
 def same_etag(a: bytes | None, b: bytes | None) -> bool:

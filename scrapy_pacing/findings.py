@@ -1,7 +1,7 @@
 """What answers teach about a site beside its pace, and how a spider reports what it has found out itself.
 
-For a spider there are `record_layer`, `mark_decoy`, `endpoints` and `visible_links`; they take the spider, so that each
-finding goes to the memory of the crawl that made it. Without a memory (``PACING_REMEMBER = False``) they do nothing.
+For a spider there are `record_layer`, `mark_decoy`, `forget_decoy`, `endpoints` and `visible_links`; they take the
+spider, so that each finding goes to the memory of the crawl that made it. Without a memory (``PACING_REMEMBER = False``) they do nothing.
 """
 
 from __future__ import annotations
@@ -56,13 +56,22 @@ def record_layer(spider: Spider, page: Response | str, layer: Layer | int | None
 def mark_decoy(spider: Spider, url: str) -> bool:
     """Record that ``url`` is one that no visitor would ask for; requests for it are dropped from now on.
 
-    Return whether it is kept: URLs that are too long, or not of http, are not.
+    Return whether it is kept: URLs that are too long, or not of http, are not, nor a homepage or a robots.txt.
     """
     memory = memory_of(spider)
     kept = memory is not None and memory.mark_decoy(url)
     if kept:
         spider.crawler.stats.inc_value("pacing/memory/decoys")
     return kept
+
+
+def forget_decoy(spider: Spider, url: str) -> bool:
+    """Record that ``url`` is no decoy; requests for it are sent, and `visible_links` does not mark it again.
+
+    Return whether it was marked.
+    """
+    memory = memory_of(spider)
+    return memory is not None and memory.forget_decoy(url)
 
 
 def endpoints(spider: Spider, page: Response | str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.misc import load_object
 
-from .answers import Answer, classify, retry_after
+from .answers import Answer, classify, retry_after, states_limits
 from .core.origins import origin_key
 from .core.ratelimit_fields import quota_of
 
@@ -62,7 +62,7 @@ class Learning:
             # A page that is not there (404) says nothing about the pace, a server in trouble does.
             self._troubled(departure, f"status {response.status}")
         if self._settings.ratelimit_headers:
-            self._heed_quota(response, origin)
+            self._heed_quota(response, origin, answer)
         return answer
 
     def failed(self, request: Request, exception: Exception, departure: Departure) -> None:
@@ -96,14 +96,20 @@ class Learning:
         if isinstance(seconds, (int, float)):
             self._pacer.answered(origin, seconds, served=served)
 
-    def _heed_quota(self, response: Response, origin: str) -> None:
-        if not any(b"imit" in name for name in response.headers):
-            # All of these fields have "limit" in their names; looking each of them up costs more than the rest.
+    def _heed_quota(self, response: Response, origin: str, answer: Answer) -> None:
+        if not states_limits(response):
             return
-        quota = quota_of(response.headers.getlist, now=self._pacer.clock.wall())
-        if quota is not None:
-            self._count("pacing/quotas")
-            self._pacer.quota(origin, quota.remaining, quota.reset)
+        # On a refusal and on a redirect Retry-After has been heeded, and wins; on anything else it was read by nobody.
+        unread = answer not in {Answer.REFUSED, Answer.REDIRECTED}
+        clock = self._pacer.clock
+        quota = quota_of(response.headers.getlist, now=clock.wall(), beside_retry_after=unread)
+        if quota is None:
+            return
+        self._count("pacing/quotas")
+        reset = quota.reset
+        if unread and quota.remaining < 1:
+            reset = max(reset, retry_after(response, clock) or 0.0)
+        self._pacer.quota(origin, quota.remaining, reset)
 
     def _tell(self, lesson: Lesson | None, stat: str) -> None:
         """Count a lesson and log it, one line for each change of an interval."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from .core.memory.texts import target_of
+from .core.memory.texts import may_be_decoy
 from .core.origins import origin_key
-from .findings import mark_decoy, memory_behind
+from .findings import memory_behind, memory_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,9 +46,9 @@ class _Sight(NamedTuple):
 def visible_links(response: TextResponse, spider: Spider | None = None, *, record: bool = True) -> list[str]:
     """Return the URLs that a visitor of a page could follow, in the order of the page, each once.
 
-    Links that the markup hides from people are left out. Those to the page's own site are recorded as decoys, unless
-    the page shows the same URL elsewhere or it is the homepage: later requests for them are dropped. That goes to the
-    memory of ``spider``, by default of the crawl that got the response; ``record=False`` records nothing.
+    Links that the markup hides from people are left out. Those to the page's own site are recorded as decoys, and later
+    requests for them are dropped; but no homepage or robots.txt, and no URL that this page or another one shows. That
+    goes to the memory of ``spider``, by default of the crawl that got the response; ``record=False`` records nothing.
     """
     visible: dict[str, None] = {}
     hidden: dict[str, None] = {}
@@ -61,24 +61,25 @@ def visible_links(response: TextResponse, spider: Spider | None = None, *, recor
     if record:
         seen = {url.partition("#")[0] for url in visible} | {response.url.partition("#")[0]}
         decoys = [url for url in hidden if _may_be_decoy(url, response.url) and url.partition("#")[0] not in seen]
-        _record(response, spider, decoys[:_MOST_DECOYS_OF_A_PAGE])
+        shown = [url for url in visible if origin_key(url) == origin_key(response.url)]
+        _record(response, spider, shown, decoys[:_MOST_DECOYS_OF_A_PAGE])
     return list(visible)
 
 
-def _record(response: TextResponse, spider: Spider | None, decoys: list[str]) -> None:
-    if spider is not None:
-        for url in decoys:
-            mark_decoy(spider, url)
+def _record(response: TextResponse, spider: Spider | None, shown: list[str], decoys: list[str]) -> None:
+    memory = memory_behind(response) if spider is None else memory_of(spider)
+    if memory is None:
         return
-    memory = memory_behind(response)
-    if memory is not None:
-        for url in decoys:
-            memory.mark_decoy(url)
+    for url in shown:
+        memory.note_shown(url)
+    marked = sum(memory.mark_decoy(url, found=True) for url in decoys)
+    if marked and spider is not None:
+        spider.crawler.stats.inc_value("pacing/memory/decoys", marked)
 
 
 def _may_be_decoy(url: str, page: str) -> bool:
     """Return whether a page may tell of a URL; no page can have another site's URLs dropped."""
-    return origin_key(url) == origin_key(page) and target_of(url) not in {"/", "/?"}
+    return origin_key(url) == origin_key(page) and may_be_decoy(url)
 
 
 def _links(response: TextResponse) -> Iterator[tuple[str, _Sight]]:

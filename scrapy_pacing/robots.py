@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from protego import Protego
 from scrapy import signals
+from scrapy.utils.httpobj import urlparse_cached
 
 from .core.ratelimit_fields import robots_gap
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # A robots.txt is read as far as Google reads it (RFC 9309 section 2.5: at least 500 kibibytes).
 _MOST_BYTES = 512 * 1024
+# So many sites that ask for a gap are remembered; a crawl of more reads their robots.txt files but once, as Scrapy does.
+_MOST_SITES = 100_000
 
 
 class RobotsGaps:
@@ -41,6 +44,9 @@ class RobotsGaps:
         self._pacer = pacer
         self._lane_of = lane_of
         self._count = count
+        # The gap that each host and port asks for, and the lanes that have been told.
+        self._gaps: dict[str, float] = {}
+        self._kept: set[str] = set()
         parsed = getattr(signals, "robots_parsed", None)
         if parsed is not None:
             crawler.signals.connect(self._parsed, signal=parsed)
@@ -61,12 +67,31 @@ class RobotsGaps:
         agent = self._agent(request)
         self._heed(request, rules.crawl_delay(agent), rules.request_rate(agent))
 
-    def _heed(self, request: Request, delay: float | None, rate: Any) -> None:
-        lane = self._lane_of(request)
-        gap = robots_gap(delay, None if rate is None else (rate.requests, rate.seconds))
-        if lane is not None and gap > 0:
-            self._count("pacing/crawl_delays")
+    def heed(self, request: Request, lane: str) -> None:
+        """Keep what the robots.txt of this request's site asked for, before it passes the gate under ``lane``.
+
+        Scrapy reads a robots.txt once for a host and port, whichever scheme and whichever request asked first.
+        """
+        if not self._gaps:
+            return
+        gap = self._gaps.get(urlparse_cached(request).netloc)
+        if gap is not None and lane not in self._kept:
+            self._kept.add(lane)
             self._pacer.minimum(lane, gap)
+
+    def _heed(self, request: Request, delay: float | None, rate: Any) -> None:
+        gap = robots_gap(delay, None if rate is None else (rate.requests, rate.seconds))
+        if not gap > 0:
+            return
+        self._count("pacing/crawl_delays")
+        if len(self._gaps) >= _MOST_SITES:
+            self._gaps.clear()
+            self._kept.clear()
+        self._gaps[urlparse_cached(request).netloc] = gap
+        lane = self._lane_of(request)
+        if lane is not None:
+            # At once: the gap that runs since robots.txt itself was fetched counts already.
+            self.heed(request, lane)
 
     def _agent(self, request: Request) -> str:
         """Return the user agent that Scrapy's robots.txt middleware goes by."""

@@ -21,6 +21,7 @@ from twisted.internet.defer import CancelledError
 from . import findings
 from .compat import is_closing
 from .conditions import CONDITIONS, OtherPageError, are_answered, conditions_of, same_etag
+from .core.memory.texts import key_of
 from .downloadermiddlewares.pacing import PacingMiddleware
 from .exceptions import RevalidationError
 from .extensions.memory import MemoryExtension
@@ -34,7 +35,8 @@ if TYPE_CHECKING:
 
 _OK = 200
 _NOT_MODIFIED = 304
-_GONE = frozenset({404, 410})
+# The page is no longer there. Any other redirect can be a wall before a page that is as it was.
+_LEFT = frozenset({301, 308, 404, 410})
 # After so many seconds of nothing but 304s a page is fetched in full.
 _FULL_AFTER = 30 * 86_400.0
 
@@ -83,6 +85,10 @@ class PacedSpiderMixin(Spider):
     def mark_decoy(self, url: str) -> bool:
         """See `scrapy_pacing.mark_decoy`."""
         return findings.mark_decoy(self, url)
+
+    def forget_decoy(self, url: str) -> bool:
+        """See `scrapy_pacing.forget_decoy`."""
+        return findings.forget_decoy(self, url)
 
     def record_layer(self, page: Response | str, layer: Layer | int | None) -> None:
         """See `scrapy_pacing.record_layer`."""
@@ -140,13 +146,13 @@ class _Question:
         except OtherPageError:
             return None
         if response.status == _NOT_MODIFIED:
-            if not are_answered(response.request, conditions) or response.url != request.url:
+            if not are_answered(response.request, conditions) or key_of(response.url) != key_of(request.url):
                 raise self._failed("a 304 to what was not asked", response)
             self._count("pacing/memory/unchanged")
             if self._recorder is not None:
                 self._recorder.refresh_validators(self._url, response)
             return response
-        if 300 <= response.status < 400 or response.status in _GONE:
+        if response.status in _LEFT:
             self._forget()
         if 300 <= response.status < 400:
             self._count("pacing/memory/moved")
@@ -165,9 +171,9 @@ class _Question:
         return response
 
     def _made(self, meta: dict[str, Any]) -> Request:
-        return self._request.replace(
-            callback=NO_CALLBACK, errback=None, dont_filter=True, meta={**self._request.meta, **meta}
-        )
+        # Though no callback waits for it, it is a visitor's visit, who arrives as any other does.
+        meta = {"navigation": True, **self._request.meta, **meta}
+        return self._request.replace(callback=NO_CALLBACK, errback=None, dont_filter=True, meta=meta)
 
     async def _download(self, request: Request) -> Response:
         engine = self._crawler.engine

@@ -38,6 +38,8 @@ class Visit:
         self.owner = owner
         self.cookies: list[tuple[str, list[bytes]]] = []
         """The Set-Cookie fields of each hop, with its URL."""
+        self.further: dict[str, str] = {}
+        """The doors of other origins of the site that its redirects led to, with their origins."""
         self.ended = False
         self.settled = False
         """Whether it ended by itself, well or not; False: its crawl closed before."""

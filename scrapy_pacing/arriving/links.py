@@ -14,6 +14,8 @@ from scrapy.http import HtmlResponse
 
 from scrapy_pacing.core.referrer_policy import meta_referrer_policy, parse_referrer_policy, referrer_of
 
+from .kinds import keeps_its_headers
+
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.http import Response
@@ -31,7 +33,9 @@ _META_REFERRER = re.compile(rb"<meta\b[^>]{0,1024}?\breferrer\b", re.IGNORECASE)
 class Links:
     """Notes which page held the link of a request, in the request's meta."""
 
-    def __init__(self, settings: BaseSettings) -> None:
+    def __init__(self, settings: BaseSettings, *, referer: bool = True) -> None:
+        """``referer``: the Referer is ours to write, so that of a redirect is not left to Scrapy."""
+        self._referer = referer
         self._pages: WeakKeyDictionary[Response, tuple[str, str]] = WeakKeyDictionary()
         # None: a policy that only Scrapy knows, so what Scrapy writes stands.
         self._general: str | None = ""
@@ -45,15 +49,31 @@ class Links:
         written = request.headers.get(b"Referer")
         shown = None if written is None else written.decode("latin-1")
         if response.request is None:
-            # A redirect, still inside the downloader. If an earlier hop has departed, the trail knows where it began.
-            if TRAIL not in meta:
-                meta[INITIATOR] = ("", "", shown) if before is None else (*before[:2], shown)
+            self._redirected(request, response, before, shown)
             return
         url, policy = self._page(response)
         own = meta.get("referrer_policy")
         policy_that_holds = (parse_referrer_policy(str(own)) or None) if own is not None else (policy or self._general)
         if policy_that_holds is not None:
             meta[INITIATOR] = (url, policy_that_holds, shown)
+
+    def _redirected(
+        self, request: Request, response: Response, before: tuple[str, str, str | None] | None, shown: str | None
+    ) -> None:
+        """Note a redirect or a meta refresh, still inside the downloader."""
+        meta = request.meta
+        if keeps_its_headers(meta):
+            if self._referer:
+                # The redirecting URL, which no browser shows, and nothing of ours takes its place.
+                request.headers.pop(b"Referer", None)
+        elif TRAIL not in meta:
+            meta[INITIATOR] = ("", "", shown) if before is None else (*before[:2], shown)
+        elif not 300 <= response.status < 400:
+            # A page that leads on by itself. Of redirects, the trail knows where they began.
+            url, policy = self._page(response)
+            policy_that_holds = policy or self._general
+            if policy_that_holds is not None:
+                meta[INITIATOR] = (url, policy_that_holds, shown)
 
     def _page(self, response: Response) -> tuple[str, str]:
         page = self._pages.get(response)

@@ -4,7 +4,8 @@
    was put there before is known by its value, and made anew.
 2. The page that held the link is the one that Scrapy's RefererMiddleware knew, else the page in view.
 3. A redirect keeps the page that began it; the Referer that Scrapy writes then, the redirecting URL, is dropped.
-4. What is kept in meta is plain: it may have to wait on disk.
+4. A page that leads on by a meta refresh and whose own word on its referrer was not read is shown to no other origin.
+5. What is kept in meta is plain: it may have to wait on disk.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from scrapy_pacing.core.trail import Initiator, Trail
 
 _META_REFRESH = "meta refresh"
+# Policies that hide a page's address from its own origin, too.
+_NEVER_WHOLE = frozenset({"no-referrer", "origin", "strict-origin"})
 # As Scrapy's Headers keep them.
 _FIELDS = {
     name: name.title().encode()
@@ -131,7 +134,7 @@ class Stamps:
             if self._referer:
                 headers.pop(b"Referer", None)
             if _META_REFRESH in (request.meta.get("redirect_reasons") or ())[-1:]:
-                return self._begun(request, last["url"], user=False)
+                return self._begun(request, self._refreshing(last["url"], noted), user=False)
             hops = (*last["hops"], (last["url"], last.get("policy", "")))
             return {**last, "url": request.url, "redirects": len(earlier), "hops": hops, "policy": ""}
         if len(earlier) == last["redirects"] and request.url == last["url"]:
@@ -139,6 +142,16 @@ class Stamps:
                 headers.pop(b"Referer", None)
             return {**last, "policy": ""}
         return None
+
+    def _refreshing(self, url: str, noted: tuple[str, str, str | None] | None) -> tuple[str, str]:
+        """Return the page at ``url``, which leads on by itself, with its policy."""
+        shown = referrer_of(url) or "null"
+        if noted is not None and noted[0] == shown:
+            return noted[:2]
+        # Without Scrapy's RefererMiddleware nobody has read its body, and what its header allows may be forbidden there.
+        page = self._trail.in_view(url)
+        hides = page is not None and page.url == shown and page.referrer_policy in _NEVER_WHOLE
+        return shown, "no-referrer" if hides else "same-origin"
 
     def _initiator(self, headers: Headers, noted: tuple[str, str, str | None] | None) -> Initiator | None:
         """Return the page that held the link, ``""`` for none, None if that is not known; drop Scrapy's Referer."""

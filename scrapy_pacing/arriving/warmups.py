@@ -7,7 +7,8 @@ asked of robots.txt, with the cookie jar and the exit of the request that it is 
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
+import secrets
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from scrapy import Request
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Meta keys of ours: the door that a warm-up is for; the door that a request has been warmed at, until it departs.
+# Meta keys of ours: the door that a warm-up is for; by which crawl and at which door a request has been warmed, until it
+# departs.
 WARMUP = "pacing_warmup"
 WARMED = "pacing_warmed"
 
@@ -68,6 +70,24 @@ _CARRIED_META = (
 _CARRIED_HEADERS = (b"User-Agent", b"Accept-Language", b"Proxy-Authorization")
 
 
+class LeadsElsewhere(IgnoreRequest):
+    """A warm-up was sent on to another site, where it is not followed."""
+
+
+class _Homepage(Request):
+    """A warm-up whose redirects to another site make nobody ask for that site's robots.txt.
+
+    They never leave (see `Warmups.check`), but robots.txt is asked for earlier. Whatever makes a redirect of an answer
+    makes it of the request; some make it before they know whether to follow it, so it can't be refused there.
+    """
+
+    def replace(self, *args: Any, **kwargs: Any) -> Any:
+        replaced = super().replace(*args, **kwargs)
+        if _has_strayed(replaced):
+            replaced.meta["dont_obey_robotstxt"] = True
+        return replaced
+
+
 class Warmups:
     """The warm-ups of one crawl."""
 
@@ -86,6 +106,13 @@ class Warmups:
         self._owner = owner
         self._count = count
         self._under_way: dict[Visit, Deferred[None]] = {}
+        # A request that waited on disk was warmed by a crawl whose jar is gone.
+        self._token = secrets.token_hex(8)
+
+    def check(self, request: Request) -> None:
+        """Raise `LeadsElsewhere` for a warm-up that was sent on to another site, by whatever means."""
+        if _has_strayed(request):
+            raise LeadsElsewhere(f"a warm-up is not followed to {request.url}")
 
     def is_wanted(self, request: Request, lane: str) -> bool:
         """Return whether the homepage comes before ``request``, which is paced under ``lane``."""
@@ -96,7 +123,7 @@ class Warmups:
         if origin is None:
             return False
         door = door_of(request, origin)
-        if meta.get(WARMED) == door or self._state.doors.failed_lately(door):
+        if meta.get(WARMED) == self._warmed(door) or self._state.doors.failed_lately(door):
             return False
         return Move.WARM in self._plan(request, door, origin, lane)
 
@@ -118,7 +145,7 @@ class Warmups:
                 break
         if visit.owner is not self._owner:
             self._share(visit, request)
-        request.meta[WARMED] = door
+        request.meta[WARMED] = self._warmed(door)
         return True
 
     def answered(self, request: Request, response: Response) -> None:
@@ -128,11 +155,19 @@ class Warmups:
             self._passed(door, request, response)
             return
         url = request.url
-        origin = origin_key(url)
-        if origin is None or request.method != "GET" or url.partition("#")[0] not in {origin, f"{origin}/"}:
+        earlier = [hop for hop in request.meta.get("redirect_urls") or () if _is_homepage(hop)]
+        if request.method != "GET" or not (earlier or _is_homepage(url)):
             return
-        if is_page(response) and destination_of(request) == "document":
-            self._visited(door_of(request, origin), origin, cookies=_left_cookies(request, response))
+        self._goes_on(request, response)
+        if not is_page(response) or destination_of(request) != "document":
+            return
+        if _is_homepage(url):
+            self._arrived(request, url, cookies=_left_cookies(request, response))
+        for hop in earlier:
+            # What an earlier hop has given is not seen here, so only this jar has it.
+            if not _is_elsewhere(hop, url):
+                self._arrived(request, hop, cookies=True, anew=False)
+                self._arrived(request, url, cookies=True, anew=False)
 
     def close(self) -> None:
         """End the waits of this crawl, and its visits."""
@@ -142,6 +177,9 @@ class Warmups:
             running.cancel()
 
     # -- deciding ---------------------------------------------------------------------------------------------------
+
+    def _warmed(self, door: str) -> str:
+        return f"{self._token} {door}"
 
     def _plan(self, request: Request, door: str, origin: str, lane: str) -> tuple[Move, ...]:
         memory, doors = self._state.memory, self._state.doors
@@ -181,7 +219,7 @@ class Warmups:
             settled = True
             if failure is None:
                 self._count("pacing/warmups")
-                self._visited(visit.door, visit.origin, cookies=bool(visit.cookies))
+                self._visited_all(visit)
             else:
                 self._failed(visit, failure)
         finally:
@@ -194,6 +232,8 @@ class Warmups:
         assert engine is not None  # noqa: S101 - requests come from the engine
         try:
             response = await engine.download_async(warmup)
+        except LeadsElsewhere:
+            return "elsewhere"
         except IgnoreRequest as error:
             # Scrapy's word for an endless chain; what else is dropped, robots.txt or some middleware has dropped.
             return "redirects" if "redirection" in str(error) else "ignored"
@@ -211,9 +251,34 @@ class Warmups:
         given = response.headers.getlist(b"Set-Cookie")
         if given and not request.meta.get("dont_merge_cookies"):
             visit.cookies.append((request.url, given))
+        origin = origin_key(request.url)
+        if origin is not None and (_is_homepage(request.url) or is_page(response)):
+            visit.further[door_of(request, origin)] = origin
         if _leads_elsewhere(visit.origin, response):
             # A visitor would follow, but what is there is not this site's homepage.
             request.meta["dont_redirect"] = True
+
+    def _goes_on(self, request: Request, response: Response) -> None:
+        """Let the redirect of a homepage be followed as it is: it is this visit, and wants none before it."""
+        target = _redirect_of(response)
+        if target is None or _is_elsewhere(request.url, target):
+            return
+        origin = origin_key(target)
+        if origin is not None:
+            request.meta[WARMED] = self._warmed(door_of(request, origin))
+
+    def _arrived(self, request: Request, url: str, *, cookies: bool, anew: bool = True) -> None:
+        origin = origin_key(url)
+        if origin is None:
+            return
+        door = door_of(request, origin)
+        # Not anew: the redirects may stand in meta that was copied from an earlier request, whose visit grows old.
+        if anew or self._state.doors.last_visit(door, self._owner) is None:
+            self._visited(door, origin, cookies=cookies)
+
+    def _visited_all(self, visit: Visit) -> None:
+        for door, origin in {**visit.further, visit.door: visit.origin}.items():
+            self._visited(door, origin, cookies=bool(visit.cookies))
 
     def _visited(self, door: str, origin: str, *, cookies: bool) -> None:
         cookies = cookies and self._crawler.settings.getbool("COOKIES_ENABLED")
@@ -244,7 +309,7 @@ class Warmups:
                 cookies.process_response(
                     Request(url, meta={"cookiejar": jar}), Response(url, headers={b"Set-Cookie": given})
                 )
-        self._visited(visit.door, visit.origin, cookies=bool(visit.cookies))
+        self._visited_all(visit)
 
 
 def _warmup(home: str, request: Request, door: str) -> Request:
@@ -252,7 +317,7 @@ def _warmup(home: str, request: Request, door: str) -> Request:
     meta = {key: request.meta[key] for key in _CARRIED_META if key in request.meta}
     timeout = request.meta.get("download_timeout")
     headers = {name: request.headers.getlist(name) for name in _CARRIED_HEADERS if name in request.headers}
-    return Request(
+    return _Homepage(
         home,
         callback=NO_CALLBACK,
         headers=headers,
@@ -274,15 +339,32 @@ def _left_cookies(request: Request, response: Response) -> bool:
     return b"Set-Cookie" in response.headers or b"Cookie" in request.headers
 
 
+def _is_homepage(url: str) -> bool:
+    origin = origin_key(url)
+    return origin is not None and url.partition("#")[0] in {origin, f"{origin}/"}
+
+
+def _has_strayed(request: Request) -> bool:
+    """Return whether a warm-up leads to another site than its door's."""
+    door = request.meta.get(WARMUP)
+    return door is not None and _is_elsewhere(door.partition(" ")[0], request.url)
+
+
 def _leads_elsewhere(url: str, response: Response) -> bool:
     """Return whether an answer is a redirect that leaves the site of ``url``."""
+    target = _redirect_of(response)
+    return target is not None and _is_elsewhere(url, target)
+
+
+def _redirect_of(response: Response) -> str | None:
+    """Return where a redirect leads; None if an answer is none, or leads nowhere."""
     location = response.headers.get(b"Location")
     if location is None or not 300 <= response.status < 400:
-        return False
+        return None
     try:
-        return _is_elsewhere(url, urljoin(response.url, location.decode("latin-1")))
+        return urljoin(response.url, location.decode("latin-1"))
     except ValueError:
-        return False
+        return None
 
 
 def _is_elsewhere(url: str, target: str) -> bool:

@@ -63,11 +63,12 @@ class Quota:
         return self.reset / self.remaining if self.remaining >= 1 else math.inf
 
 
-def quota_of(headers: Headers, *, now: float) -> Quota | None:
+def quota_of(headers: Headers, *, now: float, beside_retry_after: bool = False) -> Quota | None:
     """Return the tightest quota that an answer states, or None.
 
     ``headers`` returns all values of a field by its name, whatever its case; ``now`` is wall-clock seconds, used where
-    the answer has no Date of its own. None too where the answer has a Retry-After that can be read, or an Age.
+    the answer has no Date of its own. None too where the answer has an Age, or a Retry-After that can be read, unless
+    the quota is wanted ``beside_retry_after``: where nobody else heeds that field.
     """
     date = next(iter(headers("Date")), None)
     reference = http_date_seconds(date, now=now) if date is not None else None
@@ -75,7 +76,7 @@ def quota_of(headers: Headers, *, now: float) -> Quota | None:
         reference = now
     if any((_number(_text(age)) or 0.0) > 0 for age in headers("Age")[:_MOST_LINES]):
         return None
-    if retry_after_seconds(headers("Retry-After"), date=date, now=now) is not None:
+    if not beside_retry_after and retry_after_seconds(headers("Retry-After"), date=date, now=now) is not None:
         return None
     found = [
         quota

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _FAULTS = "pacing_exit_faults"
+_MAY_HAVE_ARRIVED = frozenset({Cause.GATEWAY, Cause.TIMEOUTS, Cause.LOST})
 # RFC 9110 section 9.2.2: sending these twice does what sending them once does.
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})
 
@@ -153,7 +154,9 @@ class ExitMiddleware:
         """Return the request for the scheduler, or None if it is left to Scrapy's RetryMiddleware and the spider."""
         if request.meta.get("dont_retry"):
             return None
-        may_have_arrived = fault.cause is Cause.GATEWAY or (fault.cause is Cause.UNREACHABLE and not fault.whole_exit)
+        may_have_arrived = fault.cause in _MAY_HAVE_ARRIVED or (
+            fault.cause is Cause.UNREACHABLE and not fault.whole_exit
+        )
         if may_have_arrived and request.method not in _IDEMPOTENT:
             return None
         faults = request.meta.get(_FAULTS, 0) + 1

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 from scrapy import signals
 from scrapy.exceptions import IgnoreRequest, NotConfigured
+from scrapy.http.request import NO_CALLBACK
 
 from scrapy_pacing import conditions
 from scrapy_pacing.again import again, give_back, settle
@@ -17,6 +19,7 @@ from scrapy_pacing.arriving.warmups import WARMED, Warmups
 from scrapy_pacing.cancel import Cancellations, signal_of
 from scrapy_pacing.clearances import Clearances
 from scrapy_pacing.compat import Places, is_closing, on_closing, on_followed, send_once
+from scrapy_pacing.core.memory.texts import may_be_decoy
 from scrapy_pacing.core.origins import origin_key
 from scrapy_pacing.dispatch import Dispatch
 from scrapy_pacing.learning import Learning
@@ -69,11 +72,15 @@ class PacingMiddleware:
         self._slots = DownloadSlots(crawler, self._pacer)
         self.dispatch = Dispatch(crawler, self._pacer, self._slots)
         self._stamps = Stamps(self._state.trail, referer=self._settings.trail, metadata=self._settings.fetch_metadata)
+        self._links = Links(crawler.settings, referer=self._settings.trail)
+        # Those that left without being paced, until they are answered.
+        self._unpaced: WeakSet[Request] = WeakSet()
         self._warmups = Warmups(crawler, self._state, self._settings, self, self._inc)
         self._exits: CrawlExits | None = None
         self.cancellations = Cancellations(crawler, self._state.gate, count=self._inc)
         self._clearances = Clearances(crawler, self._state.memory, self._settings.clearance_cookies, count=self._inc)
         self._learning = Learning(crawler, self._pacer, self._settings, count=self._inc)
+        self._robots: RobotsGaps | None = None
         if self._settings.obey_crawl_delay:
             self._robots = RobotsGaps(crawler, self._pacer, self.lane_of, count=self._inc)
         self._places = Places(crawler)
@@ -105,10 +112,13 @@ class PacingMiddleware:
         origin = self.lane_of(request)
         if origin is None:
             self._stamps.stamp(request)
+            self._unpaced.add(request)
             return None
         self._stamps.check(request)
         if is_closing(self.crawler):
             return self._give_back(request)
+        if self._robots is not None:
+            self._robots.heed(request, origin)
         if self._warmups.is_wanted(request, origin):
             return await self._warm_up(request)
         return await self._pass_the_gate(request, origin)
@@ -155,8 +165,9 @@ class PacingMiddleware:
         """Drop a request that must not leave, and give the others what memory has for them."""
         try:
             self.cancellations.check(request)
+            self._warmups.check(request)
             memory = self._state.memory
-            if memory is not None and memory.is_decoy(request.url):
+            if memory is not None and memory.is_decoy(request.url) and not _is_led(request):
                 self._inc("pacing/decoys_dropped")
                 raise IgnoreRequest(f"{request.url} is a known decoy")
             self._clearances.restore(request)
@@ -255,11 +266,18 @@ class PacingMiddleware:
         if self._exits is not None:
             self._exits.answered(request, response)
         departure = self._slots.land(request)
+        unpaced = request in self._unpaced
+        self._unpaced.discard(request)
+        if self._exits is not None and self._exits.fault_of(request) is not None:
+            # It is the proxy's answer: the site has not been heard. ExitMiddleware sends the request by another exit.
+            if departure is not None:
+                self._pacer.failed(departure.origin)
+            return response
+        if (departure is not None or unpaced) and (self._exits is None or self._exits.holds(request)):
+            self._stamps.answered(request, response)
         if departure is None:
             # Cached, made up by another middleware, or not paced: it teaches nothing.
             return response
-        if self._exits is None or self._exits.holds(request):
-            self._stamps.answered(request, response)
         self._warmups.answered(request, response)
         if self._learning.answered(request, response, departure) is Answer.REFUSED:
             return self._refused(request, response)
@@ -271,8 +289,13 @@ class PacingMiddleware:
         """Record that the request is no longer in flight, and learn from that."""
         if self._exits is not None:
             self._exits.failed(request, exception)
+        self._unpaced.discard(request)
         departure = self._slots.land(request)
-        if departure is not None:
+        if departure is None:
+            return
+        if self._exits is not None and self._exits.fault_of(request) is not None:
+            self._pacer.failed(departure.origin)
+        else:
             self._learning.failed(request, exception, departure)
 
     def _refused(self, request: Request, response: Response) -> Request | Response:
@@ -315,7 +338,13 @@ class PacingMiddleware:
         on_closing(self.crawler, self._closing)
         send_once(self.crawler)
         if self._settings.trail or self._settings.fetch_metadata:
-            on_followed(self.crawler, Links(self.crawler.settings).followed)
+            on_followed(self.crawler, self._followed)
+
+    def _followed(self, request: Request, response: Response) -> None:
+        if response.request is None:
+            # Inside the downloader: a page that becomes a meta refresh is never reported as received.
+            self._stamps.read(response)
+        self._links.followed(request, response)
 
     def _response_received(self, response: Response) -> None:
         self._stamps.read(response)
@@ -364,3 +393,9 @@ class PacingMiddleware:
                 "and Scrapy itself no longer delays anything. ADDONS = {'scrapy_pacing.Addon': 500} settles this.",
                 " and ".join(conflicts),
             )
+
+
+def _is_led(request: Request) -> bool:
+    """Return whether a robots.txt or a homepage that a component asked for has led here: the crawl chose no decoy."""
+    began = (request.meta.get("redirect_urls") or (request.url,))[0]
+    return request.callback is NO_CALLBACK and not may_be_decoy(began)

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from scrapy import signals
-from scrapy.exceptions import DownloadTimeoutError, IgnoreRequest
+from scrapy.exceptions import IgnoreRequest
 
 from scrapy_pacing.answers import Answer, classify
+from scrapy_pacing.core.exits import Cause, Fault
 
 from .binding import EXIT, LEASE, bind, drop_credentials, has_credentials, unbind
-from .evidence import fault_of_failure, fault_of_response
+from .evidence import brought_no_answer, fault_of_failure, fault_of_response
 from .key import exit_key
 from .telling import tell_finding, tell_rotation
 from .waits import Waits
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scrapy_pacing.core.exits import Cause, Exit, ExitPool, Fault, Finding, Lease, Session
+    from scrapy_pacing.core.exits import Exit, ExitPool, Finding, Lease, Session
     from scrapy_pacing.settings import PacingSettings
     from scrapy_pacing.state import SharedState
 
@@ -217,15 +218,13 @@ class CrawlExits:
         finding = None
         # The machine's own address has no proxy that could fail.
         if not session.lease.exit.is_direct:
-            if isinstance(exception, DownloadTimeoutError):
-                finding = self.pool.timed_out(session)
-            else:
-                fault = fault_of_failure(exception, tunnelled=_is_tunnelled(request))
-                if fault is not None:
-                    self._faults[request] = fault
-                    finding = self.pool.exit_fault(session, fault)
+            finding = self._judge_failure(request, exception, session)
         self.release(request)
         self._tell(finding)
+
+    def fault_of(self, request: Request) -> Fault | None:
+        """Return the fault of the exit that ended ``request``: then its outcome says nothing of the origin."""
+        return self._faults.get(request)
 
     def take_fault(self, request: Request) -> Fault | None:
         """Return, once, the fault of the exit that ended ``request``."""
@@ -258,6 +257,21 @@ class CrawlExits:
         else:
             self.pool.answered(session)
         return None
+
+    def _judge_failure(self, request: Request, exception: BaseException, session: Session) -> Finding | None:
+        silence = brought_no_answer(exception)
+        if silence is not Cause.TIMEOUTS:
+            fault = fault_of_failure(exception, tunnelled=_is_tunnelled(request))
+            if fault is not None:
+                self._faults[request] = fault
+                return self.pool.exit_fault(session, fault)
+        if silence is None:
+            return None
+        finding = self.pool.timed_out(session, request.url, cause=silence)
+        if finding is not None and finding.moves and not finding.exit_died:
+            # The last of the row has met the fault, as it turns out: it need not spend one of Scrapy's retries.
+            self._faults[request] = Fault(silence, whole_exit=False)
+        return finding
 
     # -- the crawl ---------------------------------------------------------------------------------------------------
 

@@ -11,9 +11,9 @@ import ssl
 from typing import TYPE_CHECKING
 
 from scrapy.core.downloader.handlers.http11 import TunnelError
-from scrapy.exceptions import CannotResolveHostError, DownloadConnectionRefusedError
 from twisted.internet.error import ConnectError
 
+from scrapy_pacing.compat import CannotResolveHostError, DownloadConnectionRefusedError, DownloadTimeoutError
 from scrapy_pacing.core.exits import Cause, Fault
 from scrapy_pacing.core.exits.evidence import UNREACHABLE, fault_of_answer, fault_of_tunnel
 
@@ -28,7 +28,30 @@ _STATUS_FIRST = re.compile(r"(\d{3}) ")
 # Named, since they belong to handlers that may not be installed: no certificate or handshake is the proxy's fault.
 _TLS_FAILURES = frozenset({"SSLError", "ClientSSLError", "CertificateError", "VerificationError"})
 _PROXY_ERRORS = frozenset({"ClientHttpProxyError", "ProxyError"})
-_NO_ANSWER = frozenset({"ResponseNeverReceived", "ServerDisconnectedError"})
+_NO_ANSWER = frozenset(
+    {
+        "ResponseNeverReceived",
+        "ServerDisconnectedError",
+        "ClientOSError",
+        "ClientConnectionResetError",
+        "ConnectionResetError",
+    }
+)
+# Of a request that left and brought no answer, or no whole one: those of Scrapy, Twisted and aiohttp, with all beneath.
+_LOSSES = frozenset(
+    {
+        "DownloadFailedError",
+        "ResponseDataLossError",
+        "ResponseFailed",
+        "ParseError",
+        "ConnectionClosed",
+        "ConnectionError",
+        "ClientError",
+        "HttpProcessingError",
+    }
+)
+# aiohttp's name for a tunnel that is open and breaks in the handshake; with the proxy itself it has another.
+_TUNNEL_LOST = "ClientConnectorError"
 _LONGEST_CHAIN = 8
 
 
@@ -58,6 +81,19 @@ def fault_of_failure(exception: BaseException, *, tunnelled: bool) -> Fault | No
     return None
 
 
+def brought_no_answer(exception: BaseException) -> Cause | None:
+    """Return what to call a failure that leaves open whether the exit or the origin kept silent; None for any other.
+
+    One says nothing. A bad certificate is an answer, and so is a handshake that was refused.
+    """
+    if isinstance(exception, DownloadTimeoutError):
+        return Cause.TIMEOUTS
+    chain = tuple(_chain(exception))
+    if any(_is_tls_failure(link) or type(link).__name__ == "DownloadCancelledError" for link in chain):
+        return None
+    return Cause.LOST if any(cls.__name__ in _LOSSES for link in chain for cls in type(link).__mro__) else None
+
+
 def _fault_of_link(link: BaseException, *, tunnelled: bool) -> Fault | None:
     name = type(link).__name__
     if isinstance(link, TunnelError):
@@ -69,6 +105,8 @@ def _fault_of_link(link: BaseException, *, tunnelled: bool) -> Fault | None:
         return fault_of_tunnel(int(found[1])) if found else UNREACHABLE
     if type(link.__cause__).__name__ in _PROXY_ERRORS:
         # Scrapy's handlers say "refused" of these; the cause knows better.
+        return None
+    if tunnelled and type(link.__cause__).__name__ == _TUNNEL_LOST:
         return None
     if isinstance(link, (DownloadConnectionRefusedError, CannotResolveHostError, ConnectError)):
         # The only connection that is opened, and the only name that is looked up, is the proxy's.

@@ -53,6 +53,8 @@ class ExitSettings:
     ban_statuses: frozenset[int]
     wait: float
     max_faults: int
+    allow_slash: bool = True
+    """Whether a user name or password may have a slash in it."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -68,6 +70,7 @@ class ExitSettings:
                 key=key,
                 rotating_proxies_style=self.rotating_proxies_style,
                 auth_encoding=self.auth_encoding,
+                allow_slash=self.allow_slash,
             )
         ]
         if self.file is not None:
@@ -77,6 +80,7 @@ class ExitSettings:
                     key=key,
                     rotating_proxies_style=self.file_rotating_proxies_style,
                     auth_encoding=self.auth_encoding,
+                    allow_slash=self.allow_slash,
                 )
             )
         parsed = join_exits(*parts)
@@ -108,6 +112,8 @@ def read_exit_settings(settings: BaseSettings) -> ExitSettings:
         ban_statuses=_ban_statuses(settings),
         wait=_seconds(settings, "PACING_EXIT_WAIT", 0, _LONGEST_WAIT),
         max_faults=_whole(settings, "PACING_MAX_EXIT_FAULTS", 0, None),
+        # Without a reactor Scrapy writes them into a URL as they are, which breaks it, and the error shows it.
+        allow_slash=settings.getbool("TWISTED_REACTOR_ENABLED", True),
         warnings=() if clamped is None else (clamped,),
     )
     read.parse(_NO_KEY)

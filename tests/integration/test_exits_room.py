@@ -8,9 +8,10 @@ import json
 
 import pytest
 import scrapy
-from scrapy.exceptions import DownloadConnectionRefusedError, DownloadTimeoutError, IgnoreRequest
+from scrapy.exceptions import IgnoreRequest
 from scrapy.http import HtmlResponse, Response
 
+from scrapy_pacing.compat import DownloadConnectionRefusedError, DownloadTimeoutError
 from tests.proxies import LocalProxy
 from tests.support.crawl import crawl, in_all_modes, requests, running
 from tests.support.site import Site, ok

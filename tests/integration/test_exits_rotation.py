@@ -134,7 +134,7 @@ def test_i073_one_time_out_is_no_evidence_and_one_at_each_of_three_origins_is():
     settings = {**QUICK, "DOWNLOAD_TIMEOUT": 0.6, "RETRY_TIMES": 1}
     with Site(hosts=hosts) as site, LocalProxy(delay=5) as slow, closed_port() as dead:
         one = crawl(site.url(), settings={**settings, "PACING_EXITS": [slow.url, dead]}, spider=SPIDER)
-    assert [item.get("error") for item in one.items] == ["DownloadTimeoutError"]
+    assert [item.get("error") for item in one.items] in (["DownloadTimeoutError"], ["TimeoutError"])
     assert rotations(one) == {}
     with Site(hosts=hosts) as site, LocalProxy(delay=5) as slow, LocalProxy() as quick:
         exits = [slow.url, quick.url]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import re
 
 import pytest
@@ -182,3 +184,58 @@ def test_a_slow_site_is_not_asked_faster_than_it_answers():
     # The first gaps are drawn before anything was answered.
     late = gaps[8:]
     assert sum(late) / len(late) > 0.3
+
+
+@pytest.mark.parametrize("status", [200, 403])
+def test_a_spent_quota_beside_retry_after_is_heeded(status):
+    """Where nobody else reads Retry-After, a quota of 0 holds until the later of the two."""
+    first = []
+
+    async def handler(request):
+        headers = {}
+        if not first:
+            first.append(request.path)
+            headers = {"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "1", "Retry-After": "2"}
+            return web.Response(status=status, headers=headers, text="<html></html>", content_type="text/html")
+        return await ok(request)
+
+    with Site(handler) as site:
+        result = crawl(
+            *[site.url(f"/{n}") for n in range(3)], settings={"PACING_INTERVAL": 1.5, "PACING_FLOOR": 1.2, **EVEN}
+        )
+    assert len(result.ok()) == 3
+    assert site.gaps()[0] > 2 - SLACK
+
+
+def test_the_delay_of_a_robots_txt_holds_whichever_request_asked_for_it():
+    """A first request with dont_pace brings the robots.txt; the others keep its delay all the same."""
+    with Site(with_robots("Crawl-delay: 0.8")) as site:
+        given = [{"url": site.url("/first"), "meta": {"dont_pace": True}}]
+        given += [{"url": site.url(f"/{n}")} for n in range(3)]
+        result = crawl(given=json.dumps(given), settings=ROBOTS)
+        paced = [arrival.at for arrival in site.log if arrival.path not in {"/robots.txt", "/first"}]
+    assert len(result.ok()) == 4
+    assert min(later - earlier for earlier, later in itertools.pairwise(paced)) > 0.8 - SLACK
+
+
+def test_the_delay_of_a_robots_txt_holds_for_both_schemes():
+    """Scrapy reads a robots.txt once for a host and port: what it asked for counts for https too."""
+    from scrapy import Request, signals
+    from scrapy.robotstxt import ProtegoRobotParser
+
+    from scrapy_pacing import Pacer, PacingPolicy, origin_key
+    from scrapy_pacing.robots import RobotsGaps
+    from scrapy_pacing.testing import FakeClock
+    from tests.support.queues import Crawler
+
+    if not hasattr(signals, "robots_parsed"):
+        pytest.skip("Scrapy before 2.19 sends no such signal; the crawls above cover it")
+    crawler = Crawler({"USER_AGENT": "x"})
+    pacer = Pacer(PacingPolicy(interval=0), clock=FakeClock())
+    gaps = RobotsGaps(crawler, pacer, lambda request: origin_key(request.url), count=lambda *_: None)
+    parser = ProtegoRobotParser(b"User-agent: *\nCrawl-delay: 5\n", None)
+    crawler.signals.send_catch_log(signals.robots_parsed, robotparser=parser, request=Request("http://a.example/"))
+    secure = Request("https://a.example/1")
+    gaps.heed(secure, "https://a.example")
+    pacer.depart("https://a.example")
+    assert pacer.next_delay("https://a.example") == 5

@@ -324,6 +324,113 @@ def test_a_redirect_elsewhere_is_not_followed():
         assert site.arrivals(host=B) == []
 
 
+@pytest.mark.parametrize("settings", [{}, {"PACING_TRAIL": False, "PACING_FETCH_METADATA": False}], ids=str)
+def test_a_refresh_elsewhere_is_not_followed(settings):
+    """A compressed homepage that leads on by itself: the other host is asked for nothing, robots.txt included."""
+
+    async def handler(request):
+        if request.path != "/":
+            return await ok(request)
+        response = await refreshed_elsewhere(request)
+        response.enable_compression(web.ContentCoding.gzip)
+        return response
+
+    with Site(handler, hosts=(A, B)) as site:
+        result = crawl(site.url("/1"), settings={**WARM, "ROBOTSTXT_OBEY": True, **settings})
+        assert site.arrivals(host=B) == []
+    assert len(result.ok()) == 1
+    assert result.stats["pacing/warmup_failed/elsewhere"] == 1
+    assert quiet(result.log)
+
+
+def test_a_refresh_that_nobody_waits_for_fails_no_visit():
+    """A homepage that would lead elsewhere after ten minutes has been seen."""
+
+    async def handler(request):
+        if request.path != "/":
+            return await ok(request)
+        refresh = f"<meta http-equiv=refresh content='600; url=http://{B}:{request.url.port}/'>"
+        return web.Response(text=refresh, content_type="text/html")
+
+    with Site(handler, hosts=(A, B)) as site:
+        result = crawl(site.url("/1"), settings=WARM)
+    assert result.stats["pacing/warmups"] == 1
+    assert "pacing/warmup_failed" not in result.stats
+
+
+@pytest.mark.parametrize("cookie", [True, False])
+def test_a_homepage_is_fetched_once_where_its_site_moves_everybody(cookie):
+    """A site that sends each of its URLs to another origin of its own is arrived at once, with and without cookies."""
+
+    async def new(request):
+        response = await ok(request)
+        if cookie:
+            response.set_cookie("visit", "1")
+        return response
+
+    with Site(new) as there:
+
+        async def old(request):
+            raise web.HTTPMovedPermanently(there.url(request.path))
+
+        with Site(old) as here:
+            result = crawl(*[here.url(f"/{n}") for n in range(3)], settings=WARM)
+            asked = [[arrival.path for arrival in site.log] for site in (here, there)]
+    assert [paths[0] for paths in asked] == ["/", "/"]
+    assert [sorted(paths) for paths in asked] == [["/", "/0", "/1", "/2"]] * 2
+    assert len(result.ok()) == 3
+    assert result.stats["pacing/warmups"] == 1
+
+
+@pytest.mark.parametrize("metadata", [True, False])
+def test_a_crawl_that_starts_at_a_homepage_that_redirects_fetches_it_once(metadata):
+    """The redirect of the crawl's own homepage is the arrival: nothing sends it back to where it comes from."""
+
+    async def handler(request):
+        if request.path in {"/", "/choose"}:
+            response = web.HTTPFound("/choose" if request.path == "/" else "/en/")
+            response.set_cookie("visit", "1")
+            raise response
+        if request.path == "/en/":
+            return web.Response(text="<a href=/1>1</a><a href=/2>2</a>", content_type="text/html")
+        return await front_door(request)
+
+    with Site(handler) as site:
+        result = crawl(
+            site.url("/"),
+            spider="tests.support.spiders.FollowSpider",
+            settings={**WARM, "PACING_TRAIL": metadata, "PACING_FETCH_METADATA": metadata},
+        )
+        paths = [arrival.path for arrival in site.log]
+    assert paths[:3] == ["/", "/choose", "/en/"]
+    assert sorted(paths[3:]) == ["/1", "/2"]
+    assert "pacing/warmups" not in result.stats
+
+
+def test_two_spiders_arrive_once_where_a_site_moves_everybody():
+    """The spider that waited for the other one's visit has arrived where that ended, too."""
+
+    async def new(request):
+        response = await ok(request)
+        response.set_cookie("visit", "1")
+        return response
+
+    with Site(new) as there:
+
+        async def old(request):
+            if request.path == "/":
+                await asyncio.sleep(0.5)
+            raise web.HTTPMovedPermanently(there.url(request.path))
+
+        with Site(old) as here:
+            jobs = [{"spider": LIST, "arguments": {"requests": requests(here.url(f"/{n}"))}} for n in range(2)]
+            with running(jobs, WARM) as under_way:
+                result = under_way.wait()
+            asked = [sorted(arrival.path for arrival in site.log) for site in (here, there)]
+    assert asked == [["/", "/0", "/1"]] * 2
+    assert quiet(result.log)
+
+
 def test_a_refused_visit_makes_the_page_wait():
     """A 429 with Retry-After to the homepage holds the site: the page comes no earlier."""
 
@@ -408,6 +515,23 @@ def test_closing_during_a_visit_ends_at_once_and_loses_nothing(mode, queue, tmp_
     assert "pacing/warmup_failed" not in result.stats
     assert quiet(result.log)
     assert len(resumed.ok()) == 5
+
+
+def test_a_resumed_crawl_arrives_anew(tmp_path):
+    """What was warmed and waited on disk since comes with an empty jar: the homepage is visited again."""
+    settings = {**WARM, "JOBDIR": str(tmp_path), "PACING_INTERVAL": 30}
+    with Site(front_door) as site:
+        job = {"spider": LIST, "arguments": {"requests": requests(site.url("/1"))}}
+        with running([job], settings) as under_way:
+            while not site.log:
+                time.sleep(0.02)
+            time.sleep(0.5)
+            under_way.interrupt()
+            under_way.wait(20)
+        assert [arrival.path for arrival in site.log] == ["/"]
+        resumed = crawl(given="[]", settings={**settings, "PACING_INTERVAL": 0.05})
+        assert [arrival.path for arrival in site.log] == ["/", "/", "/1"]
+    assert len(resumed.ok()) == 1
 
 
 def test_closing_one_crawl_leaves_the_other_its_visit():

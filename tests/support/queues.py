@@ -31,6 +31,9 @@ class Crawler:
     def get_downloader_middleware(self, _cls: type) -> Any:
         return None
 
+    def get_extension(self, _cls: type) -> Any:
+        return None
+
 
 class Bench:
     """The parts of a crawl that a queue talks to: an engine that does nothing, a pacer, and the dispatch."""

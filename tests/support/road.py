@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
-from scrapy import Request
+from scrapy import Request, Spider
 from scrapy.downloadermiddlewares.defaultheaders import DefaultHeadersMiddleware
 from scrapy.downloadermiddlewares.redirect import MetaRefreshMiddleware, RedirectMiddleware
 from scrapy.downloadermiddlewares.retry import get_retry_request
 from scrapy.http import HtmlResponse, Response
 from scrapy.spidermiddlewares.referer import RefererMiddleware
 from scrapy.utils.httpobj import urlparse_cached
-from scrapy.utils.test import get_crawler
 
 from scrapy_pacing import PacingMiddleware, PacingPolicy, SharedState
+from tests.support.queues import Crawler
 
 QUIET = {"PACING_INTERVAL": 0, "PACING_WARMUP": "never", "PACING_REMEMBER": False, "DEFAULT_REQUEST_HEADERS": {}}
 
@@ -33,8 +33,9 @@ class Road:
 
     def __init__(self, state: SharedState | None = None, **settings):
         self.state = state or SharedState.create(PacingPolicy(interval=0))
-        self.crawler = get_crawler(settings_dict={**QUIET, "PACING_STATE": self.state, **settings})
-        self.crawler.spider = self.crawler._create_spider("spider")
+        self.crawler = Crawler({**QUIET, "PACING_STATE": self.state, **settings})
+        self.crawler.spider = Spider("spider")
+        self.crawler.spider.crawler = self.crawler
         downloader = SimpleNamespace(
             slots={}, active=set(), get_slot_key=lambda request: urlparse_cached(request).hostname or ""
         )

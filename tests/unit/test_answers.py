@@ -126,3 +126,23 @@ def test_no_answer_of_a_server_raises(status: int, marker: bytes, fields: list[b
     assert isinstance(classify(response, THROTTLE), Answer)
     seconds = retry_after(response, CLOCK)
     assert seconds is None or 0 < seconds <= 10**10
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"X_RateLimit_Remaining": "0", "X_RateLimit_Reset": "60"},
+        {"X_RateLimit_Remaining": "0", "X_RateLimit_Reset": "60", "Retry_After": "60"},
+        {"RateLimit": '"default";r=0;t=60'},
+    ],
+    ids=str,
+)
+def test_a_403_with_a_spent_quota_is_too_fast(fields: dict[str, str]) -> None:
+    """GitHub answers 403 when its quota is spent: a matter of pace, and none of the address."""
+    assert classify(answer(403, **fields), THROTTLE) is Answer.REFUSED
+    assert classify(answer(404, **fields), THROTTLE) is Answer.FAILED
+
+
+def test_a_403_with_a_quota_left_is_a_403() -> None:
+    """A site that states a quota of which something is left means what it says."""
+    assert classify(answer(403, X_RateLimit_Remaining="5", X_RateLimit_Reset="60"), THROTTLE) is Answer.FAILED

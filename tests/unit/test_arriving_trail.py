@@ -445,6 +445,95 @@ def test_a_meta_refresh_comes_from_its_own_page_without_a_user():
     assert "sec-fetch-user" not in sent
 
 
+REFRESH = "<meta http-equiv=refresh content='0; url={}'>"
+HIDDEN = "<meta name=referrer content=no-referrer>"
+
+
+def refreshed(road, target, *, head="", headers=None, meta=None, url=f"{SHOP}/a?tok=1"):
+    """Ask for a page that leads on by a meta refresh; return the request that Scrapy makes of it."""
+    request = Request(url, meta=meta or {})
+    road.ask(request)
+    return road.answer(request, page(url, body=(head + REFRESH.format(target)).encode(), headers=headers))
+
+
+@pytest.mark.parametrize("meta", [{}, {"dont_pace": True}], ids=str)
+@pytest.mark.parametrize("target", [f"{OTHER}/b", f"{SHOP}/b"])
+@pytest.mark.parametrize(("head", "headers"), [(HIDDEN, None), ("", {"Referrer-Policy": "no-referrer"})])
+def test_a_meta_refresh_obeys_the_policy_of_its_own_page(meta, target, head, headers):
+    """A dereferrer page hides where its visitor came from, by header or in its body, paced or not."""
+    road = Road()
+    sent = road.ask(refreshed(road, target, head=head, headers=headers, meta=meta))
+    assert "referer" not in sent
+    assert sent["sec-fetch-site"] == ("cross-site" if target.startswith(OTHER) else "same-origin")
+
+
+def test_a_meta_refresh_obeys_its_page_though_another_came_into_view():
+    """What the crawl fetched while the refresh waited for its turn does not undo the page's policy."""
+    road = Road()
+    request = refreshed(road, f"{OTHER}/b", head=HIDDEN)
+    road.visit(f"{SHOP}/meanwhile")
+    assert "referer" not in road.ask(request)
+
+
+def test_a_page_that_leads_on_hides_itself_from_the_other_pages_too():
+    """It is in view until the next page is got, and says by its body that it is not to be shown."""
+    road = Road()
+    refreshed(road, f"{OTHER}/b", head=HIDDEN)
+    assert site_and_referer(road.ask(Request(f"{SHOP}/item"))) == ("same-origin", None)
+
+
+@pytest.mark.parametrize(
+    ("policy", "target", "expected"),
+    [
+        ("", f"{OTHER}/b", None),
+        ("unsafe-url", f"{OTHER}/b", None),
+        ("", f"{SHOP}/b", f"{SHOP}/a?tok=1"),
+        ("unsafe-url", f"{SHOP}/b", f"{SHOP}/a?tok=1"),
+        ("origin", f"{SHOP}/b", None),
+        ("no-referrer", f"{SHOP}/b", None),
+    ],
+)
+def test_a_refreshing_page_that_nobody_read_is_shown_to_no_other_origin(policy, target, expected):
+    """Without Scrapy's RefererMiddleware its body may forbid what its header allows."""
+    road = Road(REFERER_ENABLED=False)
+    request = refreshed(road, target, head=HIDDEN if expected is None else "", headers={"Referrer-Policy": policy})
+    assert road.ask(request).get("referer") == expected
+    if expected is not None:
+        assert "referer" not in road.ask(road.redirect(request, f"{OTHER}/c"))
+
+
+def test_an_unpaced_redirects_policy_is_obeyed():
+    """dont_pace says nothing about what may be shown: the redirecting answer's own word counts."""
+    road = Road()
+    request = road.follow(road.visit(f"{SHOP}/list"), Request(f"{SHOP}/go", meta={"dont_pace": True}))
+    road.ask(request)
+    redirected = road.redirect(request, f"{OTHER}/b", headers={"Referrer-Policy": "no-referrer"})
+    assert site_and_referer(road.ask(redirected)) == ("cross-site", None)
+
+
+def test_an_unpaced_page_comes_into_view_but_a_cached_one_does_not():
+    """The site saw the one visit, and nothing of the other."""
+    road = Road()
+    road.visit(f"{SHOP}/unpaced", meta={"dont_pace": True}, headers={"Referrer-Policy": "origin"})
+    road.answer(Request(f"{SHOP}/cached", meta={"dont_pace": True}), page(f"{SHOP}/cached"))
+    assert road.ask(Request(f"{SHOP}/item"))["referer"] == f"{SHOP}/"
+
+
+@pytest.mark.parametrize("target", [f"{OTHER}/b", f"{SHOP}/b"])
+@pytest.mark.parametrize("key", ["dont_trail", "impersonate", "playwright"])
+def test_a_redirect_without_a_trail_leaks_nothing(key, target):
+    """Who writes no Referer of ours is left none of Scrapy's that names the redirecting URL, nor by a meta refresh."""
+    road = Road()
+    for held in (None, road.visit(f"{SHOP}/list")):
+        request = Request(f"{SHOP}/p?tok=1", meta={key: "chrome"})
+        request = request if held is None else road.follow(held, request)
+        road.ask(request)
+        redirected = road.redirect(request, target)
+        assert "referer" not in road.ask(redirected)
+        assert "referer" not in road.ask(road.redirect(redirected, f"{SHOP}/c"))
+    assert "referer" not in road.ask(refreshed(road, target, meta={key: "chrome"}))
+
+
 def test_a_redirect_that_came_from_the_cache_begins_at_the_page_that_held_the_link():
     """A first hop that never left (a cached redirect) has no record of its own; its URL is shown to nobody."""
     road = Road()

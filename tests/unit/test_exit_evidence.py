@@ -5,22 +5,30 @@ from __future__ import annotations
 import ssl
 
 import pytest
+import scrapy
 from hypothesis import given, strategies as st
 from scrapy.core.downloader.handlers.http11 import TunnelError
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Headers, Response
+from twisted.internet.error import NoRouteError
+from twisted.web._newclient import ParseError, ResponseFailed, ResponseNeverReceived
+
+from scrapy_pacing.core.exits import Cause, Fault
+from scrapy_pacing.core.exits.evidence import UNREACHABLE
+from scrapy_pacing.exits import fault_of_failure, fault_of_response
+from scrapy_pacing.exits.evidence import brought_no_answer
+
+if scrapy.version_info < (2, 15):
+    pytest.skip("Scrapy before 2.15 has none of these exceptions", allow_module_level=True)
+
 from scrapy.exceptions import (
     CannotResolveHostError,
     DownloadCancelledError,
     DownloadConnectionRefusedError,
     DownloadFailedError,
-    IgnoreRequest,
+    DownloadTimeoutError,
     ResponseDataLossError,
 )
-from scrapy.http import Headers, Response
-from twisted.internet.error import NoRouteError
-from twisted.web._newclient import ResponseNeverReceived
-
-from scrapy_pacing.core.exits import Cause, Fault
-from scrapy_pacing.exits import fault_of_failure, fault_of_response
 
 REFUSED = DownloadConnectionRefusedError("Connection was refused by other side")
 
@@ -43,6 +51,22 @@ class ProxyError(Exception):
 
 
 class ServerDisconnectedError(Exception):
+    """As aiohttp raises it."""
+
+
+class ClientOSError(OSError):
+    """As aiohttp raises it."""
+
+
+class ClientConnectionResetError(ConnectionResetError):
+    """As aiohttp raises it."""
+
+
+class ClientConnectorError(ClientOSError):
+    """As aiohttp raises it."""
+
+
+class ClientProxyConnectionError(ClientConnectorError):
     """As aiohttp raises it."""
 
 
@@ -75,7 +99,12 @@ ONE_ORIGIN = False
         (caused(DownloadConnectionRefusedError("x"), ProxyError("gone")), True, Fault(Cause.UNREACHABLE, EVERYBODY)),
         (caused(DownloadFailedError("x"), ResponseNeverReceived([])), False, Fault(Cause.UNREACHABLE, ONE_ORIGIN)),
         (caused(DownloadFailedError("x"), ServerDisconnectedError()), False, Fault(Cause.UNREACHABLE, ONE_ORIGIN)),
+        (caused(DownloadFailedError("x"), ClientOSError()), False, Fault(Cause.UNREACHABLE, ONE_ORIGIN)),
+        (caused(DownloadFailedError("x"), ClientConnectionResetError()), False, Fault(Cause.UNREACHABLE, ONE_ORIGIN)),
+        (caused(DownloadFailedError("x"), ConnectionResetError()), False, Fault(Cause.UNREACHABLE, ONE_ORIGIN)),
+        (caused(DownloadConnectionRefusedError("x"), ClientProxyConnectionError()), True, UNREACHABLE),
         # What a tunnel carries is between us and the origin.
+        (caused(DownloadConnectionRefusedError("x"), ClientConnectorError()), True, None),
         (caused(DownloadFailedError("x"), ResponseNeverReceived([])), True, None),
         (caused(DownloadConnectionRefusedError("x"), ssl.SSLError(1, "bad certificate")), True, None),
         (caused(DownloadConnectionRefusedError("x"), ssl.SSLCertVerificationError("self-signed")), True, None),
@@ -90,6 +119,27 @@ ONE_ORIGIN = False
 def test_what_a_failure_says(error: BaseException, tunnelled: bool, fault: Fault | None) -> None:
     """A failure counts against the exit only where it can be nobody else's."""
     assert fault_of_failure(error, tunnelled=tunnelled) == fault
+
+
+@pytest.mark.parametrize(
+    ("error", "cause"),
+    [
+        (DownloadTimeoutError("x"), Cause.TIMEOUTS),
+        (caused(DownloadFailedError("x"), ResponseNeverReceived([])), Cause.LOST),
+        (caused(DownloadFailedError("x"), ParseError("no status line", b"SSH-2.0")), Cause.LOST),
+        (ResponseFailed([]), Cause.LOST),
+        (caused(DownloadConnectionRefusedError("x"), ConnectionResetError()), Cause.LOST),
+        (ResponseDataLossError(), Cause.LOST),
+        (caused(DownloadFailedError("x"), ssl.SSLCertVerificationError("self-signed")), None),
+        (caused(DownloadCancelledError(), ResponseFailed([])), None),
+        (IgnoreRequest(), None),
+        (RuntimeError("x"), None),
+    ],
+    ids=lambda value: repr(value)[:50],
+)
+def test_what_counts_as_no_answer(error: BaseException, cause: Cause | None) -> None:
+    """Time-outs, lost connections and bytes that are no answer are alike; what was answered or called off is not."""
+    assert brought_no_answer(error) == cause
 
 
 def test_a_circle_of_causes_ends() -> None:

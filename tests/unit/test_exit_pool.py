@@ -730,6 +730,103 @@ def test_time_outs_of_one_origin_are_nothing(clock: FakeClock) -> None:
     assert leased(pool) == lease
 
 
+def hear_nothing(pool: ExitPool, page: str, origin: str = SITE) -> Finding | None:
+    session = depart(pool, origin)
+    pool.release(session)
+    return pool.timed_out(session, f"{origin}/{page}")
+
+
+def test_several_pages_in_a_row_without_an_answer_move_their_origin_alone(clock: FakeClock) -> None:
+    """An exit by which three pages of an origin hear nothing is left by that origin, and lives on for the others."""
+    pool = pool_of(2, clock)
+    other = pool.lease("https://other.example", prefer=leased(pool).exit.id)
+    findings = [hear_nothing(pool, page) for page in "abc"]
+    assert findings[:2] == [None, None]
+    assert findings[2] is not None
+    assert (findings[2].cause, findings[2].moves, findings[2].exit_died) == (Cause.TIMEOUTS, True, False)
+    assert leased(pool).exit == exits(2)[1]
+    assert leased(pool, "https://other.example") == other
+
+
+def test_a_loss_counts_like_a_time_out_and_has_its_name(clock: FakeClock) -> None:
+    """Time-outs and lost connections make one row; the last of it names the cause."""
+    pool = pool_of(2, clock)
+    hear_nothing(pool, "a")
+    hear_nothing(pool, "b")
+    session = depart(pool)
+    finding = pool.timed_out(session, f"{SITE}/c", cause=Cause.LOST)
+    assert finding is not None
+    assert finding.cause is Cause.LOST
+
+
+def test_the_same_page_without_an_answer_is_no_news(clock: FakeClock) -> None:
+    """A page that hangs each time moves nobody."""
+    pool = pool_of(2, clock)
+    assert [hear_nothing(pool, "slow") for _ in range(30)] == [None] * 30
+
+
+def test_one_time_out_never_moves_an_origin(clock: FakeClock) -> None:
+    """Not even where one refusal is enough."""
+    pool = pool_of(2, clock, rules=ExitRules(ban_after=1))
+    assert hear_nothing(pool, "a") is None
+    assert hear_nothing(pool, "b") is not None
+
+
+def test_pages_that_were_in_flight_together_are_one_silence(clock: FakeClock) -> None:
+    """Four requests that hang together are one piece of evidence."""
+    pool = pool_of(2, clock)
+    for burst in range(3):
+        together = [depart(pool) for _ in range(4)]
+        findings = [pool.timed_out(each, f"{SITE}/{burst}/{n}") for n, each in enumerate(together)]
+        for each in together:
+            pool.release(each)
+        assert [each is not None for each in findings] == [burst == 2, False, False, False]
+
+
+def test_an_answer_between_silences_starts_the_row_again(clock: FakeClock) -> None:
+    """Any answer, and what had left before it counts no more."""
+    pool = pool_of(2, clock)
+    hear_nothing(pool, "a")
+    hear_nothing(pool, "b")
+    earlier, answered = depart(pool), depart(pool)
+    pool.answered(answered)
+    pool.release(answered)
+    assert pool.timed_out(earlier, f"{SITE}/earlier") is None
+    pool.release(earlier)
+    assert [hear_nothing(pool, page) for page in "cd"] == [None, None]
+    assert hear_nothing(pool, "e") is not None
+
+
+def test_an_origin_that_is_down_doubts_each_exit_once(clock: FakeClock) -> None:
+    """It goes from exit to exit once, stays where it is then, is not stranded, and takes no exit from the others."""
+    pool = pool_of(3, clock)
+    moves = []
+    for number in range(200):
+        clock.advance(60)
+        moves.append(hear_nothing(pool, str(number)))
+    left = [each.lease.exit for each in moves if each is not None]
+    assert left == [exits(3)[0], exits(3)[1]]
+    assert leased(pool).exit == exits(3)[2]
+    assert all(each.dead is None for each in pool.stats())
+    holder = pool._holders.find(SITE)
+    assert holder is not None
+    assert len(holder.silences) < pool.rules.silent_after
+
+
+def test_an_origin_that_has_been_answered_may_doubt_again(clock: FakeClock) -> None:
+    """After an answer by the second exit the first may be gone to again, once its cool-down is over."""
+    pool = pool_of(2, clock)
+    for page in "abc":
+        hear_nothing(pool, page)
+    session = depart(pool)
+    pool.answered(session)
+    pool.release(session)
+    assert [hear_nothing(pool, page) for page in "def"] == [None] * 3
+    clock.advance(pool.rules.exit_cooldown)
+    assert any(hear_nothing(pool, page) for page in "ghi")
+    assert leased(pool).exit == exits(2)[0]
+
+
 def test_time_outs_of_several_origins_are_a_fault(clock: FakeClock) -> None:
     """Three origins in a row by one exit, with no answer between: the exit is dead (I073)."""
     pool = pool_of(2, clock)

@@ -52,7 +52,7 @@ class ExitPoolMachine(RuleBasedStateMachine):
     def _note_end(self, lease: Lease, cause: Cause) -> None:
         assert lease not in self.ended, "a lease ends once"
         self.ended.add(lease)
-        if cause in (Cause.UNREACHABLE, Cause.TIMEOUTS):
+        if cause is Cause.UNREACHABLE:
             assert self.findings, "nothing moves without evidence"
         # Only what evidence spoke against may end.
         assert lease.origin in self.spoken_against or lease.exit.id in self.died
@@ -119,11 +119,11 @@ class ExitPoolMachine(RuleBasedStateMachine):
         if session is not None:
             self._evidence(session, lambda: self.pool.exit_fault(session.lease if by_lease else session, fault))
 
-    @rule(pick=picks)
-    def timed_out(self, pick: int) -> None:
+    @rule(pick=picks, page=st.integers(0, 20), cause=st.sampled_from([Cause.TIMEOUTS, Cause.LOST]))
+    def timed_out(self, pick: int, page: int, cause: Cause) -> None:
         session = self._some_session(pick)
         if session is not None:
-            self._evidence(session, lambda: self.pool.timed_out(session))
+            self._evidence(session, lambda: self.pool.timed_out(session, f"https://x/{page}", cause=cause))
 
     @rule(pick=picks, with_lease=st.booleans())
     def reported(self, pick: int, with_lease: bool) -> None:

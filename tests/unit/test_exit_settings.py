@@ -57,6 +57,22 @@ def test_a_bad_value_is_refused_by_name(values: dict[str, Any], text: str) -> No
     assert str(caught.value).startswith(text)
 
 
+@pytest.mark.parametrize("entry", ["http://ann:s3cret%2Fp@192.0.2.1:8000", "http://s3cret%2fp@192.0.2.1:8000"])
+def test_without_a_reactor_a_slash_in_a_user_or_password_is_refused(entry: str, tmp_path: Path) -> None:
+    """Scrapy's handler there would break, and show the password; the message names the place and shows nothing."""
+    file = tmp_path / "exits.txt"
+    file.write_text(f"direct\n{entry}\n")
+    assert len(read(PACING_EXITS=[entry]).parse(KEY).exits) == 1
+    for values, place in (
+        ({"PACING_EXITS": ["direct", entry]}, r"^PACING_EXITS, entry 2: has a slash"),
+        ({"PACING_EXITS_FILE": file}, r"^PACING_EXITS_FILE \(.*\), line 2: has a slash"),
+    ):
+        with pytest.raises(ValueError, match=place) as caught:
+            read(TWISTED_REACTOR_ENABLED=False, **values)
+        assert "s3cret" not in str(caught.value)
+        assert "allowed: a user name and a password without one" in str(caught.value)
+
+
 def test_values_from_the_command_line_are_numbers_and_lists() -> None:
     """`-s` gives text, and is understood."""
     settings = read(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from scrapy import FormRequest, Request
+from scrapy.exceptions import IgnoreRequest
 from scrapy.http import JsonRequest
 from scrapy.http.request import NO_CALLBACK
 
@@ -121,6 +122,68 @@ def test_a_homepage_that_the_crawl_itself_got_counts():
     assert not wants(f"{SHOP}/item")
     assert wants(f"{SHOP}/item", meta={"cookiejar": 1})
     assert wants("https://www.shop.example/item")
+
+
+def redirected_home(road, start, *targets, **arguments):
+    """Get a homepage that redirects; return the page that it ends at."""
+    request = Request(start, **arguments)
+    road.ask(request)
+    for target in targets:
+        request = road.redirect(request, target)
+        road.ask(request)
+    return road.answer(request, page(request.url))
+
+
+@pytest.mark.parametrize(
+    ("targets", "visited", "unvisited"),
+    [
+        ([f"{SHOP}/en/"], [SHOP], ["https://www.shop.example"]),
+        (["https://www.shop.example/"], [SHOP, "https://www.shop.example"], ["http://shop.example"]),
+        (["https://www.shop.example/en/"], [SHOP, "https://www.shop.example"], ["http://shop.example"]),
+        (["https://other.example2/"], ["https://other.example2"], [SHOP]),
+    ],
+    ids=str,
+)
+def test_a_homepage_that_redirects_counts_where_it_began_and_ended(targets, visited, unvisited):
+    """Who starts at a homepage is not sent there again by its redirect within the site."""
+    road, wants = wanting()
+    redirected_home(road, f"{SHOP}/", *targets)
+    assert [wants(f"{origin}/item") for origin in visited] == [False] * len(visited)
+    assert [wants(f"{origin}/item") for origin in unvisited] == [True] * len(unvisited)
+    assert wants(f"{visited[0]}/item", meta={"cookiejar": 1})
+
+
+def test_copied_redirects_make_no_visit_young():
+    """meta=response.meta brings a homepage's redirects to other pages, whose visit grows old all the same."""
+    clock = FakeClock()
+    state = SharedState(Pacer(PacingPolicy(interval=0), clock=clock))
+    road, wants = wanting(state, PACING_WARMUP_TTL=100)
+    got = redirected_home(road, f"{SHOP}/", f"{SHOP}/en/")
+    clock.advance(90)
+    road.visit(f"{SHOP}/item", meta=dict(got.meta))
+    clock.advance(11)
+    assert wants(f"{SHOP}/item")
+
+
+def test_the_mark_of_another_crawl_is_not_believed():
+    """A request that was warmed and then kept on disk comes to a crawl whose jar is empty: it is warmed anew."""
+    one, _ = wanting()
+    _, wants = wanting()
+    mark = one.pacing._warmups._warmed(SHOP)
+    assert wants(f"{SHOP}/item", meta={"pacing_warmed": mark})
+    assert wants(f"{SHOP}/item", meta={"pacing_warmed": SHOP})
+    assert not one.pacing._warmups.is_wanted(Request(f"{SHOP}/item", meta={"pacing_warmed": mark}), SHOP)
+
+
+@pytest.mark.parametrize("url", ["https://other.example2/", "https://other.example2/x?y", "http://127.0.0.1/"])
+@pytest.mark.parametrize("door", [SHOP, f"{SHOP} 'jar'"])
+def test_a_warm_up_never_leaves_for_another_site(url, door):
+    """However it was sent there: a request of another site that is a warm-up's is dropped, and costs no gap."""
+    road, _ = wanting()
+    with pytest.raises(IgnoreRequest, match="not followed to"):
+        road.ask(Request(url, meta={"pacing_warmup": door}))
+    assert "pacing/requests" not in road.crawler.stats.get_stats()
+    assert road.ask(Request("http://www.shop.example/en/", meta={"pacing_warmup": door}))
 
 
 def test_a_visit_grows_old():

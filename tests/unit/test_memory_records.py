@@ -10,7 +10,7 @@ from scrapy_pacing.core.memory import records
 from scrapy_pacing.core.memory.records import (
     Clearance,
     Cookie,
-    Fact,
+    Decoy,
     Hold,
     Limits,
     Number,
@@ -48,7 +48,7 @@ some_record = st.builds(
     clearance=st.none()
     | st.builds(Clearance, times, words, words, st.lists(cookies, max_size=2).map(tuple), st.none() | numbers),
     endpoints=keyed(st.builds(Text, times, words)),
-    decoys=keyed(st.builds(Fact, times)),
+    decoys=keyed(st.builds(Decoy, times, st.booleans(), st.booleans())),
     validators=keyed(validators),
 )
 

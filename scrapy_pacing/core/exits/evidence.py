@@ -1,7 +1,8 @@
 """What counts as evidence about an address, and how it is counted.
 
 1. Evidence: the proxy can't be reached, refuses the tunnel or the credentials, or says itself that it failed; refusals
-   in a row by the origin; the spider's own report; time-outs at several origins.
+   in a row by the origin; the spider's own report; pages of one origin in a row that brought no answer; the same at
+   several origins.
 2. Never evidence: a 429, a 404, a 503 of the origin's, one time-out, the passing of time.
 3. What an answer's headers claim could come from the origin. A claim moves that origin alone; it takes several origins
    to speak against the whole exit, so that no site can take an exit from the others.
@@ -27,6 +28,7 @@ class Cause(str, Enum):
     TUNNEL = "tunnel"
     GATEWAY = "gateway"
     TIMEOUTS = "timeouts"
+    LOST = "lost"
     REFUSED = "refused"
     REPORTED = "reported"
 
@@ -110,7 +112,7 @@ def _proxy_status_has_error(value: str) -> bool:
 
 
 class RefusalRow:
-    """Refusals of one lease in a row, on different URLs, with no success between.
+    """Refusals of one lease in a row (or failures without an answer), on different URLs, with no success between.
 
     A request carries the epoch in which it left. The refusal that counts opens the next epoch, so those that were in
     flight with it no longer count.
@@ -142,3 +144,8 @@ class RefusalRow:
     def succeeded(self) -> None:
         """Start again: the address is welcome."""
         self._urls.clear()
+
+    def restart(self) -> None:
+        """Start again, and count nothing that is in flight now."""
+        self._urls.clear()
+        self.epoch += 1

@@ -11,7 +11,7 @@ from .evidence import Cause, RefusalRow
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from .values import ExitRules, Lease
+    from .values import ExitRules, Lease, Session
 
 
 @dataclass(slots=True)
@@ -25,13 +25,28 @@ class _Retired:
 class Holder:
     """The state of one origin."""
 
-    __slots__ = ("_retired", "answered", "doubted", "exit_epoch", "in_flight", "lease", "row", "stranded")
+    __slots__ = (
+        "_retired",
+        "answered",
+        "doubted",
+        "exit_epoch",
+        "in_flight",
+        "lease",
+        "row",
+        "silences",
+        "silent",
+        "stranded",
+    )
 
     def __init__(self) -> None:
         self.lease: Lease | None = None
         self.exit_epoch = -1
         """The exit's epoch when the lease began: a death before that is no evidence against the lease."""
         self.row = RefusalRow()
+        self.silences = RefusalRow()
+        """What brought no answer by the present lease, in a row."""
+        self.silent: set[str] = set()
+        """The exits that this origin was moved away from since its last answer, because nothing came back."""
         self.answered = False
         """Whether an answer has come by the present lease."""
         self.doubted: str | None = None
@@ -46,12 +61,23 @@ class Holder:
         self.lease = lease
         self.exit_epoch = exit_epoch
         self.row = RefusalRow()
+        self.silences = RefusalRow()
         self.answered = False
 
     def hear(self) -> None:
         """Note an answer by the present lease."""
         self.answered = True
         self.doubted = None
+        self.silences.restart()
+        self.silent.clear()
+
+    def is_silent(self, session: Session, url: str, rules: ExitRules) -> bool:
+        """Count a failure without an answer; return whether it was the last of the row."""
+        if not self.silences.refused(session.silence_epoch, url) or len(self.silences) < rules.silent_after:
+            return False
+        # It may stay for want of another exit: then the next row is a new one, and no row outgrows its length.
+        self.silences.restart()
+        return True
 
     def may_doubt(self, exit_id: str) -> bool:
         """Tell whether a failure speaks against the exit: one at a second exit speaks against the origin instead."""

@@ -90,13 +90,15 @@ def parse_exits(
     setting: str = "PACING_EXITS",
     rotating_proxies_style: bool = False,
     auth_encoding: str | None = "latin-1",
+    allow_slash: bool = True,
 ) -> ParsedExits:
     """Read the exits that a setting lists: URLs, and None or ``"direct"`` for the machine's own address.
 
     A string is split at its commas, as Scrapy does with lists on the command line. None gives no exits. ``key`` keys
     the hash that ids are made with. ``auth_encoding`` is Scrapy's ``HTTPPROXY_AUTH_ENCODING``. With
-    ``rotating_proxies_style`` an entry without a scheme is an http proxy. Raises ValueError with the setting, the
-    number of each entry that can't be used, and what is allowed.
+    ``rotating_proxies_style`` an entry without a scheme is an http proxy. Without ``allow_slash`` no user name or
+    password may have a slash in it, percent-encoded or not. Raises ValueError with the setting, the number of each
+    entry that can't be used, and what is allowed.
     """
     if entries is None:
         return ParsedExits(())
@@ -104,7 +106,7 @@ def parse_exits(
         entries = entries.split(",") if entries.strip() else []
     elif isinstance(entries, (bytes, bytearray)) or not isinstance(entries, Iterable):
         raise ValueError(f"{setting} is a {type(entries).__name__}; allowed: a list of URLs, None or 'direct'")
-    reader = _Reader(key, f"{setting}, entry", rotating_proxies_style, auth_encoding)
+    reader = _Reader(key, f"{setting}, entry", rotating_proxies_style, auth_encoding, allow_slash)
     for number, entry in enumerate(entries, 1):
         reader.take(number, entry)
     return reader.result()
@@ -117,13 +119,14 @@ def parse_exits_text(
     name: str = "PACING_EXITS_FILE",
     rotating_proxies_style: bool = False,
     auth_encoding: str | None = "latin-1",
+    allow_slash: bool = True,
 ) -> ParsedExits:
     """Read a file's text: one exit a line, ``#`` starts a comment at the start of a line or after a space.
 
     A blank line is skipped with a warning that names it, or silently with ``rotating_proxies_style``, where the other
     package allows them. Otherwise like `parse_exits`; ``name`` is what messages call the file.
     """
-    reader = _Reader(key, f"{name}, line", rotating_proxies_style, auth_encoding)
+    reader = _Reader(key, f"{name}, line", rotating_proxies_style, auth_encoding, allow_slash)
     blank: list[int] = []
     lines = _LINE_END.split(text.removeprefix("\ufeff"))
     if lines[-1] == "":
@@ -146,6 +149,7 @@ def read_exits_file(
     setting: str = "PACING_EXITS_FILE",
     rotating_proxies_style: bool = False,
     auth_encoding: str | None = "latin-1",
+    allow_slash: bool = True,
 ) -> ParsedExits:
     """Read exits from a UTF-8 file (see `parse_exits_text`); raises ValueError if it can't be read."""
     name = f"{setting} ({path})"
@@ -164,7 +168,12 @@ def read_exits_file(
         # Not chained: the error holds the file's bytes, passwords among them.
         raise ValueError(f"{name}, line {line}: not UTF-8; allowed: a UTF-8 text file") from None
     return parse_exits_text(
-        text, key=key, name=name, rotating_proxies_style=rotating_proxies_style, auth_encoding=auth_encoding
+        text,
+        key=key,
+        name=name,
+        rotating_proxies_style=rotating_proxies_style,
+        auth_encoding=auth_encoding,
+        allow_slash=allow_slash,
     )
 
 
@@ -182,7 +191,9 @@ def join_exits(*parts: ParsedExits) -> ParsedExits:
 class _Reader:
     """Collects exits, and every problem before it raises: a long list is not mended one error at a time."""
 
-    def __init__(self, key: bytes, place: str, rotating_proxies_style: bool, auth_encoding: str | None) -> None:
+    def __init__(
+        self, key: bytes, place: str, rotating_proxies_style: bool, auth_encoding: str | None, allow_slash: bool
+    ) -> None:
         if len(key) < _SHORTEST_KEY:
             raise ValueError(f"key has {len(key)} bytes; allowed: {_SHORTEST_KEY} or more")
         self.warnings: list[str] = []
@@ -190,6 +201,7 @@ class _Reader:
         self._place = place
         self._rotating_proxies_style = rotating_proxies_style
         self._auth_encoding = auth_encoding or "utf-8"
+        self._allow_slash = allow_slash
         self._exits: dict[str, tuple[int, Exit]] = {}
         self._problems: list[str] = []
         self._https: list[int] = []
@@ -237,6 +249,11 @@ class _Reader:
         scheme, rest = _split_scheme(entry, self._rotating_proxies_style)
         userinfo, at, hostport = _split_authority(rest).rpartition("@")
         credentials = _credentials(userinfo, self._auth_encoding) if at else None
+        if credentials and not self._allow_slash and any("/" in part for part in credentials):
+            raise _BadEntryError(
+                "has a slash in the user name or password, which Scrapy's download handler without a reactor "
+                "(TWISTED_REACTOR_ENABLED = False) can't use; allowed: a user name and a password without one"
+            )
         host, port = _split_port(hostport, _DEFAULT_PORTS[scheme])
         user = credentials[0] if credentials else ""
         authority = f"{host}:{port}"

@@ -12,18 +12,18 @@ The rules that everything here keeps:
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 from scrapy_pacing.core.clock import Clock, SystemClock
 
+from .choice import available_at, choose, may_still_probe
 from .evidence import Cause, Fault
 from .health import ExitHealth
 from .holders import Holder, Holders
 from .values import ExitRules, ExitStats, Finding, Lease, Session, clamp_sessions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
     from .parsing import Exit
 
@@ -96,8 +96,10 @@ class ExitPool:
         """
         holder = self._use(origin)
         held = holder.lease
-        if held is not None and self._holds_good(holder, self._exits[held.exit.id]):
-            return held
+        if held is not None:
+            its = self._exits[held.exit.id]
+            if not its.is_dead or may_still_probe(holder, its, self.clock.monotonic()):
+                return held
         chosen = self._choose(holder, prefer)
         holder.stranded = chosen is None
         if chosen is None:
@@ -126,7 +128,7 @@ class ExitPool:
         """
         now = self.clock.monotonic()
         holder = self._holders.find(origin) or Holder()
-        return max(now, min((at for _, at, _ in self._options(holder)), default=math.inf))
+        return max(now, available_at(self._exits.values(), holder, self.rules))
 
     @property
     def exhausted(self) -> bool:
@@ -154,7 +156,7 @@ class ExitPool:
         health = self._exits[lease.exit.id]
         health.waiters.pop(lease.origin, None)
         self._serial += 1
-        session = Session(lease, self._serial, holder.row.epoch, health.epoch, health.answers)
+        session = Session(lease, self._serial, holder.row.epoch, health.epoch, health.answers, holder.silences.epoch)
         self._sessions.add(session.serial)
         holder.in_flight += 1
         health.depart(session.serial, self.clock.monotonic(), self.rules)
@@ -245,16 +247,27 @@ class ExitPool:
             return None
         return self._retire(holder, lease, fault.cause)
 
-    def timed_out(self, session: Session) -> Finding | None:
-        """Count a time-out; several origins in a row by one exit, with no answer between, are a fault of the exit."""
-        health = self._exits[session.lease.exit.id]
-        if not health.is_news(session):
+    def timed_out(self, session: Session, url: str = "", *, cause: Cause = Cause.TIMEOUTS) -> Finding | None:
+        """Count a time-out, or with another ``cause`` another failure without an answer; return what that changed.
+
+        Several origins in a row by one exit, with no answer between, are a fault of the exit. Several pages of one
+        origin in a row move that origin, from each exit once until it gets an answer: it may be down itself.
+        """
+        lease = session.lease
+        health = self._exits[lease.exit.id]
+        if session.exit_epoch != health.epoch:
             return None
-        holder = self._holders.find(session.lease.origin)
-        doubtful = health.is_dead or holder is None or holder.may_doubt(session.lease.exit.id)
-        if not doubtful or not health.timed_out(session.lease.origin, self.rules):
+        leasing = self._current(session)
+        silent = leasing is not None and leasing.is_silent(session, url, self.rules)
+        if health.is_news(session):
+            holder = self._holders.find(lease.origin)
+            doubtful = health.is_dead or holder is None or holder.may_doubt(lease.exit.id)
+            if doubtful and health.timed_out(lease.origin, self.rules):
+                return self._kill(health, lease, cause)
+        if leasing is None or not silent or not self._has_another(leasing, lease):
             return None
-        return self._kill(health, session.lease, Cause.TIMEOUTS)
+        leasing.silent.add(lease.exit.id)
+        return self._retire(leasing, lease, cause)
 
     # -- the rest ----------------------------------------------------------------------------------------------------
 
@@ -289,46 +302,24 @@ class ExitPool:
         """Return the number of origins in memory."""
         return len(self._holders)
 
-    def _options(self, holder: Holder) -> Iterator[tuple[ExitHealth, float, int]]:
-        """Yield the exits that a holder could go by: from when on, and how readily (0 first)."""
-        held = holder.lease
-        for health in self._exits.values():
-            kept_until = holder.kept_until(health.exit.id)
-            if not health.is_dead:
-                yield health, kept_until, 0
-                continue
-            if held is not None and held.exit.id == health.exit.id:
-                yield health, max(health.probe_at, kept_until), 1
-                continue
-            # Its own origins have the first turn to probe it; where they are done, somebody else must.
-            overdue_at = health.probe_at + (self.rules.exit_cooldown if health.leases and held is not None else 0.0)
-            rank = 2 if held is not None else 1 if health.leases else 0
-            yield health, max(overdue_at, kept_until), rank
-
-    def _holds_good(self, holder: Holder, health: ExitHealth) -> bool:
-        """Tell whether a lease of this exit stands: it lives, or it was leased dead, to be probed, and still can be."""
-        if not health.is_dead:
-            return True
-        if holder.exit_epoch != health.epoch:
-            return False
-        return health.probe is not None or health.probe_at <= self.clock.monotonic()
-
     def _choose(self, holder: Holder, prefer: str | None) -> ExitHealth | None:
+        return choose(
+            self._exits.values(),
+            holder,
+            prefer=prefer,
+            now=self.clock.monotonic(),
+            rules=self.rules,
+            max_sessions=self.max_sessions_per_exit,
+        )
+
+    def _has_another(self, holder: Holder, lease: Lease) -> bool:
+        """Tell whether a living exit is free for the holder by which it has not heard nothing yet."""
+        avoided = {lease.exit.id, *holder.silent}
         now = self.clock.monotonic()
-        ready = [(health, rank) for health, at, rank in self._options(holder) if at <= now]
-        if holder.lease is None and prefer is not None:
-            for health, _ in ready:
-                if health.exit.id == prefer and not health.is_dead:
-                    return health
-        if not ready:
-            return None
-
-        def readiness(option: tuple[ExitHealth, int]) -> tuple[int, bool, bool, int, int, int]:
-            health, rank = option
-            full = not health.has_room(now, self.max_sessions_per_exit)
-            return rank, health.is_suspect, full, health.leases, health.in_flight, health.order
-
-        return min(ready, key=readiness)[0]
+        return any(
+            not health.is_dead and name not in avoided and holder.kept_until(name) <= now
+            for name, health in self._exits.items()
+        )
 
     def _retire(self, holder: Holder, lease: Lease, cause: Cause) -> Finding:
         """End a lease and keep its exit from the origin for a while."""

@@ -26,9 +26,12 @@ class ExitRules:
     """
 
     ban_after: int = 3
-    """So many refusals in a row, on different URLs with no success between, end an origin's lease."""
+    """So many refusals in a row, on different URLs with no success between, end an origin's lease.
+
+    So do so many failures without any answer, but never one alone.
+    """
     doubting_origins: int = 3
-    """So many origins in a row must time out, or be told of a fault, before the whole exit counts as dead."""
+    """So many origins in a row must hear nothing, or be told of a fault, before the whole exit counts as dead."""
     pair_cooldown: float = 3600.0
     """An exit that an origin has refused is kept from it for this long; twice that at the next refusal, and so on."""
     exit_cooldown: float = 60.0
@@ -46,6 +49,11 @@ class ExitRules:
             low, high, allowed = _WHOLE.get(field.name, (1.0, 30 * 86_400.0, "1 to 2592000 seconds"))
             if not low <= value <= high:
                 raise ValueError(f"{field.name} is {value!r}; allowed: {allowed}")
+
+    @property
+    def silent_after(self) -> int:
+        """How many failures without an answer, in a row and on different URLs, move an origin: never one alone."""
+        return max(2, self.ban_after)
 
     def cooldown(self, base: float, times: int) -> float:
         """Return the cool-down for the ``times``-th time: doubling from ``base``, never above the cap."""
@@ -88,6 +96,7 @@ class Session:
     exit_epoch: int
     exit_answers: int
     """How many answers the exit had delivered by then."""
+    silence_epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
     from .shelf import Shelf
 
-_MAX_COOKIES = 16
-# No server's number makes an origin unforgettable.
-_LONGEST_HOLD = 7 * 86_400.0
 # Learning the same again within this time is no news, and no reason to write the file.
 _NEWS_AFTER = 60.0
 
@@ -93,10 +90,11 @@ class Facts:
     def record(self, origin: str, learned: Learned) -> None:
         """Keep the interval and the hold of an origin. A hold that is known already is never shortened."""
         evidence = {name: getattr(learned, name) for name in EVIDENCE}
-        numbers = (learned.interval, learned.hold_until, learned.asked, *evidence.values())
-        if not is_key(origin) or not all(map(math.isfinite, numbers)) or min(learned.interval, *evidence.values()) < 0:
-            return
         now = self._clock.wall()
+        pace = Pace(now, float(learned.interval), **evidence)
+        are_numbers = math.isfinite(learned.hold_until) and math.isfinite(learned.asked)
+        if not is_key(origin) or not are_numbers or not records.is_kept_pace(pace):
+            return
         with self._shelf.guard:
             record = self._shelf.edit(origin)
             old = record.pace
@@ -105,8 +103,8 @@ class Facts:
                 widened += 1
             elif learned.interval < old.interval:
                 eased += 1
-            record.pace = Pace(now, float(learned.interval), widened, eased, **evidence)
-            until = min(float(learned.hold_until), now + _LONGEST_HOLD)
+            record.pace = msgspec.structs.replace(pace, widened=widened, eased=eased)
+            until = min(float(learned.hold_until), now + records.LONGEST_HOLD)
             known = records.settled_hold(record.hold, now)
             if until > now and (known is None or until > known.until):
                 record.hold = Hold(now, until, float(learned.asked))
@@ -168,12 +166,9 @@ class Facts:
         """
         key = texts.key_of(url)
         kept = tuple(cookies)
-        identity_fits = texts.fits(user_agent, texts.LONGEST_IDENTITY) and texts.fits(exit_id, texts.LONGEST_NAME)
-        if key is None or not identity_fits or not 1 <= len(kept) <= _MAX_COOKIES:
-            return False
-        if not all(map(_is_kept_cookie, kept)) or not _is_time(expires):
-            return False
         clearance = Clearance(self._clock.wall(), user_agent, exit_id, kept, expires)
+        if key is None or not kept or not records.is_kept_clearance(clearance):
+            return False
         self._put(key[0], "clearance", clearance)
         return True
 
@@ -235,17 +230,3 @@ def is_news(known: Fact, fact: Fact) -> bool:
 def is_key(origin: str) -> bool:
     """Return whether an origin can be a key of the file."""
     return texts.fits(origin, texts.LONGEST_URL)
-
-
-def _is_time(seconds: float | None) -> bool:
-    return seconds is None or math.isfinite(seconds)
-
-
-def _is_kept_cookie(cookie: Cookie) -> bool:
-    return (
-        texts.fits(cookie.name, texts.LONGEST_NAME)
-        and texts.fits(cookie.value, texts.LONGEST_COOKIE)
-        and texts.fits(cookie.domain, texts.LONGEST_NAME)
-        and texts.fits(cookie.path, texts.LONGEST_URL)
-        and _is_time(cookie.expires)
-    )

@@ -8,12 +8,13 @@ import msgspec
 
 from . import texts
 from .facts import Facts, is_key, is_news
-from .records import Fact, Limits, Text, Validators
+from .records import Decoy, Fact, Limits, Text, Validators
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_MAX_VARYING = 16
+# How many URLs one process notes to have been shown; beyond that the first of them may be taken for decoys.
+_MOST_SHOWN = 16_384
 _OK, _NOT_MODIFIED = 200, 304
 
 
@@ -21,6 +22,8 @@ class Pages(Facts):
     """What is known of sites and of their pages; see `Facts` for how keys are made."""
 
     _limits: Limits
+    _shown: dict[str, None]
+    """Fingerprints of URLs that pages have shown; as an ordered set, in this process alone."""
 
     # -- validators ---------------------------------------------------------------------------------------------------
 
@@ -46,7 +49,7 @@ class Pages(Facts):
         if status == _NOT_MODIFIED and known is None:
             return False
         etag, last_modified = texts.kept_validator(etag), texts.kept_validator(last_modified)
-        fields = _kept_vary(vary)
+        fields = texts.kept_vary(vary)
         if status == _NOT_MODIFIED and known is not None:
             etag, last_modified = etag or known.etag, last_modified or known.last_modified
             fields = known.vary if vary is None else fields
@@ -92,30 +95,69 @@ class Pages(Facts):
             record = self._shelf.find(origin)
             return {} if record is None else {url: fact.value or "" for url, fact in record.endpoints.items()}
 
-    def mark_decoy(self, url: str) -> bool:
-        """Keep a URL as one that no visitor would follow; return whether it is kept."""
+    def mark_decoy(self, url: str, *, found: bool = False) -> bool:
+        """Keep a URL as one that no visitor would follow; return whether it is kept.
+
+        No homepage and no robots.txt is. ``found``: in a page's markup, which counts less than what pages have shown
+        and what was said about the URL otherwise.
+        """
+        key = texts.key_of(url)
+        if key is None or not texts.may_be_decoy(url):
+            return False
+        if found:
+            known = self._decoy(key)
+            if known is not None and (known.told or known.shown):
+                return not known.shown
+            if _shown_key(key) in self._shown:
+                return False
+        self._put_into("decoys", key, Decoy(self._clock.wall(), told=not found))
+        return True
+
+    def forget_decoy(self, url: str) -> bool:
+        """Keep that a URL is no decoy, whatever markup is found; return whether it was marked as one."""
         key = texts.key_of(url)
         if key is None:
             return False
-        self._put_into("decoys", key, Fact(self._clock.wall()))
+        was_marked = self.is_decoy(url)
+        self._put_into("decoys", key, Decoy(self._clock.wall(), shown=True))
+        return was_marked
+
+    def note_shown(self, url: str) -> bool:
+        """Note that a page shows a URL to visitors; return whether a mark that was found in markup is taken back."""
+        key = texts.key_of(url)
+        if key is None:
+            return False
+        shown = _shown_key(key)
+        with self._shelf.guard:
+            self._shown.pop(shown, None)
+            self._shown[shown] = None
+            if len(self._shown) > _MOST_SHOWN:
+                del self._shown[next(iter(self._shown))]
+        known = self._decoy(key)
+        if known is None or known.told or known.shown:
+            return False
+        self._put_into("decoys", key, Decoy(self._clock.wall(), shown=True))
         return True
 
     def is_decoy(self, url: str) -> bool:
         """Return whether a URL, its fragment apart, is marked as a decoy."""
         key = texts.key_of(url)
-        if key is None:
-            return False
-        with self._shelf.guard:
-            record = self._shelf.find(key[0])
-            return record is not None and key[1] in record.decoys
+        known = None if key is None else self._decoy(key)
+        return known is not None and not known.shown and texts.may_be_decoy(url)
 
     def decoys(self, origin: str) -> list[str]:
         """Return the paths of an origin that are marked as decoys, the last recorded last."""
         with self._shelf.guard:
             record = self._shelf.find(origin)
-            return [] if record is None else list(record.decoys)
+            marks = {} if record is None else record.decoys
+            return [target for target, mark in marks.items() if not mark.shown and texts.may_be_decoy(origin + target)]
 
     # -- inside ----------------------------------------------------------------------------------------------------
+
+    def _decoy(self, key: tuple[str, str]) -> Decoy | None:
+        with self._shelf.guard:
+            record = self._shelf.find(key[0])
+            return None if record is None else record.decoys.get(key[1])
 
     def _put_into(self, field: str, key: tuple[str, str], fact: Fact) -> None:
         """Put a fact under a URL, last in the order in which entries are dropped when there are too many."""
@@ -140,15 +182,5 @@ def _says_the_same(known: Fact, fact: Fact) -> bool:
     return msgspec.structs.replace(known, at=fact.at) == fact
 
 
-def _kept_vary(vary: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Return the fields an answer varies by, or None if they can't be kept: nothing may then be asked by it."""
-    if not vary:
-        return {}
-    if len(vary) > _MAX_VARYING:
-        return None
-    fields = {name.lower(): value for name, value in vary.items()}
-    if all(
-        texts.fits(name, texts.LONGEST_NAME) and texts.fits(value, texts.LONGEST_NAME) for name, value in fields.items()
-    ):
-        return fields
-    return None
+def _shown_key(key: tuple[str, str]) -> str:
+    return texts.fingerprint("".join(key).encode())

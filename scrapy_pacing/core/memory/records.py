@@ -4,17 +4,28 @@ Every time is wall-clock seconds, since it outlives the process; ``at`` is when 
 a newer one takes the place of an older one. A fact that holds None says "no longer known", and outlives, by its time,
 what another process still has in the file.
 
-`merge` keeps, field by field and URL by URL, what was learned later; of two facts of one moment the greater encoded
-bytes win, so the order in which processes save changes nothing. Of two holds the one that ends later wins: a wait that
+`merge` keeps, field by field and URL by URL, what was learned later; of two facts of one moment one that takes a decoy
+back wins, then the greater encoded bytes, so the order in which processes save changes nothing. Of two holds the one that ends later wins: a wait that
 was promised is never shortened.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, TypeVar
+import math
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import msgspec
 
+from scrapy_pacing.core.lessons import EVIDENCE
+
+from . import texts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+# No number makes an origin unforgettable, be it a server's or a file's.
+LONGEST_HOLD = 7 * 86_400.0
+MOST_COOKIES = 16
 # Numbers above it could be read but not be written again.
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
@@ -35,6 +46,15 @@ class Text(Fact, frozen=True, omit_defaults=True, gc=False):
     """A short text, such as a tier or the identity of an exit."""
 
     value: str | None = None
+
+
+class Decoy(Fact, frozen=True, omit_defaults=True, gc=False):
+    """A URL that no visitor would follow, or one that was taken for such."""
+
+    told: bool = False
+    """Whether the spider said so itself, rather than a page's markup."""
+    shown: bool = False
+    """It is no decoy: it was seen where a visitor sees it, or the spider said so."""
 
 
 class Pace(Fact, frozen=True, omit_defaults=True, gc=False):
@@ -112,7 +132,7 @@ class Record(msgspec.Struct, omit_defaults=True):
     clearance: Clearance | None = None
     endpoints: dict[str, Text] = msgspec.field(default_factory=dict)
     """By URL: what kind of answer it gives."""
-    decoys: dict[str, Fact] = msgspec.field(default_factory=dict)
+    decoys: dict[str, Decoy] = msgspec.field(default_factory=dict)
     """By path and query."""
     validators: dict[str, Validators] = msgspec.field(default_factory=dict)
     """By path and query."""
@@ -184,12 +204,13 @@ def trim(record: Record, limits: Limits) -> None:
 
 
 def settle(record: Record, *, now: float, latest: float) -> bool:
-    """Bring times that lie in the future back, after the clock was set; return whether anything changed.
+    """Drop what would not have been recorded, and bring times that lie in the future back; return whether that changed.
 
-    A fact from the future counts as learned at ``latest``. What was left of a hold or of a cookie's life when it was
-    learned is left from ``now`` on.
+    A fact from the future counts as learned at ``latest``: the clock was set. What was left of a hold or of a cookie's
+    life when it was learned is left from ``now`` on.
     """
     before = msgspec.structs.astuple(record)
+    _bound(record)
     record.seen = min(record.seen, now)
     record.warmed = min(record.warmed, now)
     for name in ("pace", "layer", "tier", "exit"):
@@ -203,14 +224,89 @@ def settle(record: Record, *, now: float, latest: float) -> bool:
     record.endpoints = _settled(record.endpoints, now, latest)
     record.decoys = _settled(record.decoys, now, latest)
     record.validators = _settled(record.validators, now, latest)
+    if any(page.full_at > now for page in record.validators.values()):
+        record.validators = {
+            target: msgspec.structs.replace(page, full_at=min(page.full_at, now))
+            for target, page in record.validators.items()
+        }
     return before != msgspec.structs.astuple(record)
 
 
 def settled_hold(hold: Hold | None, now: float) -> Hold | None:
-    """Return a hold that was learned in the future as if it had been learned now; any other as it is."""
-    if hold is None or hold.at <= now:
-        return hold
-    return Hold(now, now + max(0.0, hold.until - hold.at), hold.asked)
+    """Return a hold that was learned in the future as if it had been learned now, none longer than `LONGEST_HOLD`."""
+    if hold is None:
+        return None
+    if hold.at > now:
+        hold = Hold(now, now + max(0.0, hold.until - hold.at), hold.asked)
+    latest = hold.at + LONGEST_HOLD
+    return hold if hold.until <= latest else msgspec.structs.replace(hold, until=latest)
+
+
+def is_kept_cookie(cookie: Cookie) -> bool:
+    """Return whether a cookie may be kept; it will stand in a header field."""
+    return (
+        texts.fits_header(cookie.name, texts.LONGEST_NAME)
+        and texts.fits_header(cookie.value, texts.LONGEST_COOKIE)
+        and texts.fits(cookie.domain, texts.LONGEST_NAME)
+        and texts.fits(cookie.path, texts.LONGEST_URL)
+        and (cookie.expires is None or math.isfinite(cookie.expires))
+    )
+
+
+def is_kept_clearance(clearance: Clearance) -> bool:
+    """Return whether a clearance, or the note that there is none any more, may be kept."""
+    return (
+        texts.fits(clearance.user_agent, texts.LONGEST_IDENTITY)
+        and texts.fits(clearance.exit, texts.LONGEST_NAME)
+        and len(clearance.cookies) <= MOST_COOKIES
+        and all(map(is_kept_cookie, clearance.cookies))
+        and (clearance.expires is None or math.isfinite(clearance.expires))
+    )
+
+
+def is_kept_pace(pace: Pace) -> bool:
+    """Return whether an interval and its evidence may be kept."""
+    numbers = (pace.interval, *(getattr(pace, name) for name in EVIDENCE))
+    return all(map(math.isfinite, numbers)) and min(numbers) >= 0
+
+
+def _bound(record: Record) -> None:
+    """Drop what is beyond the bounds of recording: a file may have been written by anybody."""
+    if record.pace is not None and not is_kept_pace(record.pace):
+        record.pace = None
+    for name in ("tier", "exit"):
+        fact: Text | None = getattr(record, name)
+        if fact is not None and fact.value is not None and not texts.fits(fact.value, texts.LONGEST_NAME):
+            setattr(record, name, None)
+    if record.clearance is not None and not is_kept_clearance(record.clearance):
+        record.clearance = None
+    record.endpoints = _kept(record.endpoints, _kept_endpoint)
+    record.decoys = _kept(record.decoys, _kept_decoy)
+    record.validators = _kept(record.validators, _kept_validators)
+
+
+def _kept(facts: dict[str, _F], keep: Callable[[str, _F], _F | None]) -> dict[str, _F]:
+    kept = {key: keep(key, fact) for key, fact in facts.items()}
+    return {key: fact for key, fact in kept.items() if fact is not None}
+
+
+def _kept_endpoint(url: str, fact: Text) -> Text | None:
+    fits = "".join(texts.key_of(url) or ()) == url and texts.fits(fact.value, texts.LONGEST_NAME)
+    return fact if fits else None
+
+
+def _kept_decoy(target: str, fact: Decoy) -> Decoy | None:
+    return fact if texts.is_target(target) else None
+
+
+def _kept_validators(target: str, page: Validators) -> Validators | None:
+    etag, last_modified = texts.kept_validator(page.etag), texts.kept_validator(page.last_modified)
+    vary = texts.kept_vary(page.vary)
+    if not texts.is_target(target) or vary is None:
+        return None
+    if (etag, last_modified, vary) == (page.etag, page.last_modified, page.vary):
+        return page
+    return msgspec.structs.replace(page, etag=etag, last_modified=last_modified, vary=vary)
 
 
 def _settled_clearance(clearance: Clearance | None, now: float, latest: float) -> Clearance | None:
@@ -246,8 +342,8 @@ def _longer(a: Hold | None, b: Hold | None) -> Hold | None:
     return max(a, b, key=lambda hold: (hold.until, hold.at, hold.asked))
 
 
-def _rank(fact: Fact) -> tuple[float, bytes]:
-    return fact.at, _sorted_encoder.encode(fact)
+def _rank(fact: Fact) -> tuple[float, bool, bytes]:
+    return fact.at, isinstance(fact, Decoy) and fact.shown, _sorted_encoder.encode(fact)
 
 
 def _united(a: dict[str, _F], b: dict[str, _F]) -> dict[str, _F]:

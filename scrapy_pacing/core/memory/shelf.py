@@ -10,7 +10,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from . import records
+from . import records, texts
 from .records import Limits, Record
 
 if TYPE_CHECKING:
@@ -177,6 +177,9 @@ class Shelf:
     def _absorb(self, origin: str, raw: bytes, now: float) -> None:
         entry = self._entries.get(origin)
         if entry is not None and entry.raw == raw:
+            return
+        if not texts.fits(origin, texts.LONGEST_URL):
+            self._drop_unreadable(None)
             return
         try:
             glance = records.glance(raw)

@@ -85,6 +85,7 @@ class Memory(Pages):
                 raise ValueError(f"{name} is {seconds!r}; allowed: {least:g} or more seconds")
         self.path = _real_path(path)
         self._clock: Clock = clock or SystemClock()
+        self._shown = {}
         self._limits = Limits(max_validators, max_endpoints, max_decoys)
         most_bytes = max_megabytes * _MEBIBYTE
         self._shelf = Shelf(self._clock, Bounds(max_origins, forget_after, most_bytes, self._limits))

@@ -1,22 +1,31 @@
 """Bounds on what a server can make long, and the form in which a URL is a key.
 
-Each function returns None for what is not to be kept; none raises, whatever the text.
+What is not to be kept is told by None or False; nothing raises, whatever the text. The same bounds hold for what is
+recorded and for what a file says.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from typing import TYPE_CHECKING
 
 from scrapy_pacing.core.origins import origin_key
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 LONGEST_VALIDATOR = 1024
 LONGEST_URL = 2048
 LONGEST_NAME = 256
 LONGEST_COOKIE = 4096
 LONGEST_IDENTITY = 1024
+MOST_VARYING = 16
 
 _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
+_CONTROL_TEXT = re.compile(r"[\x00-\x1f\x7f]")
+# The way in, and the file that says what may be fetched: without its answer Scrapy fetches everything.
+_NO_DECOYS = frozenset({"/", "/?", "/robots.txt"})
 
 
 def kept_text(text: str | None, longest: int) -> str | None:
@@ -46,6 +55,23 @@ def kept_validator(value: bytes | None) -> bytes | None:
     return value
 
 
+def fits_header(text: str, longest: int) -> bool:
+    """Return whether a text may be kept that is to stand in a header field."""
+    return fits(text, longest) and _CONTROL_TEXT.search(text) is None
+
+
+def kept_vary(vary: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Return the fields an answer varies by, or None if they can't be kept: nothing may then be asked by it."""
+    if not vary:
+        return {}
+    if len(vary) > MOST_VARYING:
+        return None
+    fields = {name.lower(): value for name, value in vary.items()}
+    if all(fits(name, LONGEST_NAME) and fits(value, LONGEST_NAME) for name, value in fields.items()):
+        return fields
+    return None
+
+
 def target_of(url: str) -> str | None:
     """Return the path and query of a URL: no userinfo, no fragment.
 
@@ -58,6 +84,20 @@ def target_of(url: str) -> str | None:
     found = re.search(r"[/?]", rest)
     target = rest[found.start() :] if found else "/"
     return kept_text(target if target.startswith("/") else "/" + target, LONGEST_URL)
+
+
+def is_target(text: str) -> bool:
+    """Return whether `target_of` could have returned a text."""
+    return text.startswith("/") and "#" not in text and fits(text, LONGEST_URL)
+
+
+def may_be_decoy(url: str) -> bool:
+    """Return whether a URL can be a decoy: no site's homepage and no robots.txt is one, whoever says so.
+
+    >>> may_be_decoy("https://example.com/robots.txt#x"), may_be_decoy("https://example.com/trap")
+    (False, True)
+    """
+    return target_of(url) not in _NO_DECOYS
 
 
 def key_of(url: str) -> tuple[str, str] | None:
