@@ -28,12 +28,12 @@ example: $(VENV)/.installed-example
 	cd example_project && ../$(BIN)/python run.py
 
 test: $(VENV)/.installed-test
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python tests/again.py -n auto
 
 # The suite runs its main crawls in all modes; here every crawl of it runs in each of the other two.
 test-modes: $(VENV)/.installed-test
-	TEST_MODE=select $(BIN)/python -m pytest -n auto tests/integration
-	TEST_MODE=no-reactor $(BIN)/python -m pytest -n auto tests/integration
+	TEST_MODE=select $(BIN)/python tests/again.py -n auto tests/integration
+	TEST_MODE=no-reactor $(BIN)/python tests/again.py -n auto tests/integration
 
 lint: $(VENV)/.installed-lint $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -17,7 +17,7 @@ try:
     from scrapy.exceptions import CannotResolveHostError, DownloadConnectionRefusedError, DownloadTimeoutError
 except ImportError:
     # Scrapy before 2.15 lets Twisted's own exceptions through.
-    from twisted.internet.error import (
+    from twisted.internet.error import (  # type: ignore[assignment]
         ConnectionRefusedError as DownloadConnectionRefusedError,
         DNSLookupError as CannotResolveHostError,
         TimeoutError as DownloadTimeoutError,
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Headers, Response
+    from scrapy.settings import BaseSettings
     from twisted.internet.defer import Deferred
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "DownloadConnectionRefusedError",
     "DownloadTimeoutError",
     "Places",
+    "component_orders",
     "fail_request",
     "is_closing",
     "on_closing",
@@ -143,6 +145,16 @@ class Places:
         if count:
             self._lent -= count
             self._crawler.engine.downloader.total_concurrency -= count
+
+
+def component_orders(settings: BaseSettings, name: str) -> Mapping[Any, Any]:
+    """Return the components of a setting and of its ``_BASE``, with their orders.
+
+    ``getwithbase`` is deprecated from Scrapy 2.16 or so on, and its successor is not in 2.14.
+    """
+    merged = getattr(settings, "get_component_priority_dict_with_base", None) or settings.getwithbase
+    components: Mapping[Any, Any] = merged(name)
+    return components
 
 
 def is_closing(crawler: Crawler) -> bool:

@@ -39,6 +39,13 @@ def origin_key(url: str) -> str | None:
     >>> origin_key("data:text/plain,x") is None
     True
     """
+    if len(url) > _LONGEST_HOST or "@" in url:
+        # Not kept: what a server made up must fill no cache, and no password stays in one.
+        return _key_of(url)
+    return _kept_key_of(url)
+
+
+def _key_of(url: str) -> str | None:
     scheme, separator, rest = url.partition("://")
     if not separator:
         return None
@@ -51,6 +58,10 @@ def origin_key(url: str) -> str | None:
         # Not kept: what a server made up must fill no cache.
         return _make_key(scheme, hostport)
     return _cached_key(scheme, hostport)
+
+
+# A request is looked at some ten times on its way, so the last few URLs are remembered.
+_kept_key_of = lru_cache(maxsize=512)(_key_of)
 
 
 def host_of(origin: str) -> str:

@@ -12,7 +12,7 @@ from scrapy.exceptions import NotConfigured
 from scrapy.utils.misc import load_object
 
 from scrapy_pacing.again import again, give_back, settle
-from scrapy_pacing.compat import is_closing, on_closing
+from scrapy_pacing.compat import component_orders, is_closing, on_closing
 from scrapy_pacing.core.exits import Cause
 from scrapy_pacing.core.origins import origin_key
 from scrapy_pacing.exits import NoExitLeft, open_exits
@@ -208,7 +208,7 @@ class ExitMiddleware:
 
 def _check_order(crawler: Crawler) -> None:
     """Refuse an order in which credentials or cookies would go astray."""
-    components = crawler.settings.get_component_priority_dict_with_base("DOWNLOADER_MIDDLEWARES")
+    components = component_orders(crawler.settings, "DOWNLOADER_MIDDLEWARES")
     orders = {load_object(component): order for component, order in components.items() if order is not None}
     own = next(
         (

@@ -103,10 +103,9 @@ def _fault_of_link(link: BaseException, *, tunnelled: bool) -> Fault | None:
         # aiohttp has the status as an attribute, httpx in its text.
         found = _STATUS_FIRST.match(f"{getattr(link, 'status', link)} ")
         return fault_of_tunnel(int(found[1])) if found else UNREACHABLE
-    if type(link.__cause__).__name__ in _PROXY_ERRORS:
+    cause = type(link.__cause__).__name__
+    if cause in _PROXY_ERRORS or (tunnelled and cause == _TUNNEL_LOST):
         # Scrapy's handlers say "refused" of these; the cause knows better.
-        return None
-    if tunnelled and type(link.__cause__).__name__ == _TUNNEL_LOST:
         return None
     if isinstance(link, (DownloadConnectionRefusedError, CannotResolveHostError, ConnectError)):
         # The only connection that is opened, and the only name that is looked up, is the proxy's.

@@ -22,8 +22,15 @@ def own_time() -> None:
     """Time push, pop, the middlewares' methods and the stats, with no network and nothing of Scrapy between them."""
     from scrapy_pacing import Pacer, PacingMiddleware, PacingPolicy
 
-    for name, interval in (("interval 0", 0.0), ("interval 1 ns", 1e-9)):
-        bench = Bench(Pacer(PacingPolicy(interval=interval)))
+    pace_only = {"PACING_TRAIL": False, "PACING_FETCH_METADATA": False}
+    for name, interval, switches in (
+        ("interval 0, pace only", 0.0, pace_only),
+        ("interval 1 ns, pace only", 1e-9, pace_only),
+        ("interval 1 ns, with the trail", 1e-9, {}),
+    ):
+        bench = Bench(
+            Pacer(PacingPolicy(interval=interval)), {"PACING_WARMUP": "never", "PACING_REMEMBER": False, **switches}
+        )
         middleware = PacingMiddleware(bench.crawler)
         bench.crawler.get_downloader_middleware = lambda _cls, made=middleware: made
         middleware._state.pacer.share([middleware._settings.policies.__class__(PacingPolicy(interval=interval))])
@@ -45,7 +52,7 @@ def own_time() -> None:
             active.discard(request)
             done += 1
         each = (time.perf_counter() - started) / REQUESTS
-        print(f"   own time, {name:14}: {each * 1e6:5.1f} µs a request over {REQUESTS} requests", flush=True)
+        print(f"   own time, {name:30}: {each * 1e6:5.1f} µs a request over {REQUESTS} requests", flush=True)
 
 
 def finish(coroutine) -> object:

@@ -330,6 +330,29 @@ def test_a_decoy_is_never_asked_for(mode, tmp_path):
     assert second.items == [{"asked": site.url("/trap"), "error": "IgnoreRequest", "spider": "list"}]
 
 
+HIDING_PAGE = """<html><body><a href="/seen">seen</a>
+<p hidden><a href="/robots.txt">rules</a><a href="/rules.txt">rules</a></p></body></html>"""
+
+
+def test_no_hidden_link_makes_a_crawl_ignore_robots_txt(tmp_path):
+    """robots.txt is read though a page hides a link to it, and to where it leads."""
+
+    async def handler(request):
+        if request.path == "/robots.txt":
+            raise web.HTTPFound("/rules.txt")
+        if request.path == "/rules.txt":
+            return web.Response(text="User-agent: *\nDisallow: /private")
+        return web.Response(text=HIDING_PAGE, content_type="text/html")
+
+    with Site(handler) as site:
+        settings = remembering(tmp_path, ROBOTSTXT_OBEY=True)
+        crawl(site.url("/page"), settings=settings, spider="tests.support.asking.LinksSpider")
+        assert Memory(tmp_path / "memory.json").decoys(site.url("")) == ["/rules.txt"]
+        result = crawl(site.url("/private"), settings=settings)
+        assert "/private" not in {arrival.path for arrival in site.log}
+    assert result.stats["robotstxt/forbidden"] == 1
+
+
 def is_script_wall(response):
     """A project's PACING_DIAGNOSE."""
     return Layer.SCRIPT if b"Enable JavaScript" in response.body else None

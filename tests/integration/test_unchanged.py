@@ -255,14 +255,15 @@ def test_fetching_a_page_that_always_answers_304_ends(tmp_path):
     assert result.items[0]["answers"] == ["failed: the answer is a 304"]
 
 
-def test_conditions_do_not_follow_a_redirect(tmp_path):
-    """I107: a page that now leads elsewhere has moved; the other URL never sees its validators."""
+@pytest.mark.parametrize(("status", "times_asked"), [(301, 1), (308, 1), (302, 2), (303, 2), (307, 2)])
+def test_conditions_do_not_follow_a_redirect(status, times_asked, tmp_path):
+    """I107: the other URL never sees the validators; they are forgotten if the page has moved there for good."""
     elsewhere = {}
 
     async def handler(request):
         if request.path == "/x/page":
             if "If-None-Match" in request.headers:
-                raise web.HTTPFound(f"http://127.0.0.2:{request.url.port}/other")
+                return page(status=status, Location=f"http://127.0.0.2:{request.url.port}/other")
             return page(ETag='"x"')
         elsewhere.update(request.headers)
         return page(status=304)
@@ -271,9 +272,79 @@ def test_conditions_do_not_follow_a_redirect(tmp_path):
         job = {"requests": requests(site.url("/x/page")), "times": 2}
         with running([{"spider": VISIT, "arguments": job}], remembering(tmp_path)) as under_way:
             result = under_way.wait()
-        assert [arrival.path for arrival in site.log] == ["/x/page", "/x/page"]
+        assert [arrival.path for arrival in site.log] == ["/x/page"] * (1 + times_asked)
     assert result.items[0]["answers"] == [False, False]
     assert elsewhere == {}
+
+
+def walled(etag):
+    """A site that lets nobody in without the cookie of its homepage."""
+
+    async def handler(request):
+        if request.path == "/":
+            response = page()
+            response.set_cookie("visit", "1")
+            return response
+        if request.path == "/wall":
+            return page("a wall", ETag='"wall"')
+        if "visit" not in request.cookies:
+            raise web.HTTPFound("/wall")
+        return await tagged(etag)(request)
+
+    return handler
+
+
+def test_a_question_arrives_as_a_visitor_does(tmp_path):
+    """The first request of a run may be a question: it has the homepage's cookie, and looks like a visit."""
+    settings = remembering(tmp_path, PACING_WARMUP="always")
+    with Site(walled('"a"')) as site:
+        url = site.url("/x/page")
+        crawl(url, settings=settings)
+        first = len(site.log)
+        result = crawl(url, settings=settings, spider=ASK)
+        later = site.log[first:]
+        site.handler = walled('"b"')
+        job = {"requests": requests(url), "method": "fetch"}
+        with running([{"spider": ASK, "arguments": job}], settings) as under_way:
+            fetched = under_way.wait()
+    assert result.items[0]["answers"] == [True]
+    assert [arrival.path for arrival in later] == ["/", "/x/page"]
+    assert (later[1].headers["Sec-Fetch-Mode"], later[1].headers["Sec-Fetch-Dest"]) == ("navigate", "document")
+    assert fetched.items[0]["answers"] == [PAGE]
+
+
+def test_a_wall_does_not_make_a_page_forgotten(tmp_path):
+    """A temporary redirect says nothing about the page behind it, which can be asked for again later."""
+    settings = remembering(tmp_path, PACING_WARMUP="never")
+    with Site(tagged()) as site:
+        url = site.url("/x/page")
+        crawl(url, settings=settings)
+        site.handler = walled('"a"')
+        shut_out = crawl(url, settings=settings, spider=ASK)
+        site.handler = tagged()
+        let_in = crawl(url, settings=settings, spider=ASK)
+    assert [shut_out.items[0]["answers"], let_in.items[0]["answers"]] == [[False], [True]]
+
+
+def test_a_fragment_is_no_part_of_the_question(tmp_path):
+    """A link to a place in a page asks whether the page has moved."""
+    with Site(tagged()) as site:
+        crawl(site.url("/x/"), settings=remembering(tmp_path))
+        result = crawl(site.url("/x/#part"), settings=remembering(tmp_path), spider=ASK)
+    assert result.items[0]["answers"] == [True]
+
+
+@pytest.mark.parametrize(
+    "vary", ["Sec-Fetch-Site, Sec-Fetch-Mode, Sec-Fetch-Dest, Sec-Fetch-User", "Upgrade-Insecure-Requests, Referer"]
+)
+def test_a_page_that_varies_by_what_is_stamped_can_be_asked_for(vary, tmp_path):
+    """Fields that the package itself puts on keep no page from being asked for, in the next run and in this one."""
+    with Site(tagged(Vary=vary)) as site:
+        crawl(site.url("/x/"), settings=remembering(tmp_path), spider="tests.support.spiders.ListSpider")
+        result = crawl(site.url("/x/"), settings=remembering(tmp_path), spider=ASK)
+    assert result.items[0]["answers"] == [True]
+    answers, _, _ = asked(tagged(Vary=vary), tmp_path / "other", times=2)
+    assert answers == [True, True]
 
 
 def test_validators_belong_to_the_url_that_answered(tmp_path):

@@ -9,6 +9,7 @@ from hypothesis import given, strategies as st
 from scrapy import Request
 from scrapy.http import HtmlResponse, Response
 
+from scrapy_pacing.arriving.links import TRAIL
 from scrapy_pacing.conditions import (
     CONDITIONS,
     OtherPageError,
@@ -89,6 +90,30 @@ def test_another_variant_is_not_asked_for():
         with pytest.raises(OtherPageError):
             apply(other)
         assert "If-None-Match" not in other.headers
+
+
+def test_what_is_stamped_on_a_request_is_no_variant():
+    """Fields put on at departure count as absent, so a question that has none yet, or others, can be sent."""
+    stamped = {"Sec-Fetch-Site": "none", "Referer": "https://example.com/"}
+    left = Request(URL, headers=stamped, meta={TRAIL: {"stamped": stamped}})
+    vary = vary_of(answer({"Vary": "Referer, sec-fetch-site, If-None-Match, If-Modified-Since"}, left))
+    assert set(vary) == {"referer", "sec-fetch-site"}
+    fresh, conditions = question(vary=vary)
+    again = left.replace(meta={**left.meta, CONDITIONS: conditions})
+    for request in (fresh, again):
+        apply(request)
+        # A request that comes back to the gate has its conditions already.
+        apply(request)
+        assert are_answered(request, conditions)
+
+
+def test_a_users_own_referer_is_a_variant():
+    """The same field counts if the spider has set it, though the meta of another request was handed on."""
+    vary = vary_of(answer({"Vary": "Referer"}, Request(URL)))
+    request, _ = question(vary=vary, headers={"Referer": "https://example.com/mine"})
+    request.meta[TRAIL] = {"stamped": {"Referer": "https://example.com/other"}}
+    with pytest.raises(OtherPageError):
+        apply(request)
 
 
 def test_fields_with_secrets_are_kept_as_fingerprints():

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, strategies as st
 from scrapy.http import HtmlResponse
 
-from scrapy_pacing import visible_links
+from scrapy_pacing import Memory, forget_decoy, visible_links
+from scrapy_pacing.testing import FakeClock
 
 PAGE = "https://example.com/shop/page"
 
@@ -113,7 +114,11 @@ class Decoys:
     def __init__(self):
         self.marked = []
 
-    def mark_decoy(self, url):
+    def note_shown(self, url):
+        return False
+
+    def mark_decoy(self, url, *, found):
+        assert found
         self.marked.append(url.removeprefix("https://example.com"))
         return True
 
@@ -150,6 +155,46 @@ def test_no_page_tells_of_other_sites_or_of_the_homepage_or_itself(monkeypatch):
         for href in ("https://other.example/x", "http://example.com/x", "/", "https://example.com", PAGE, "#top")
     )
     assert decoys(hidden, monkeypatch) == []
+
+
+@pytest.mark.parametrize("path", ["/robots.txt", "/robots.txt#x", "/", "/?"])
+def test_no_hidden_link_makes_a_decoy_of_robots_txt_or_the_homepage(path, monkeypatch):
+    """Without its robots.txt a site would be taken to allow everything."""
+    assert decoys(f'<div style="display:none"><a href="{path}">x</a></div>', monkeypatch) == []
+
+
+@pytest.mark.parametrize("shown_first", [True, False])
+def test_a_link_that_another_page_shows_is_no_decoy(shown_first, monkeypatch, tmp_path):
+    """A menu that is folded on some pages and open on others holds no decoys, whichever comes first."""
+    memory = Memory(tmp_path / "memory.json", clock=FakeClock())
+    monkeypatch.setattr("scrapy_pacing.links.memory_behind", lambda response: memory)
+    folded = '<nav style="display:none"><a href="/contact#form">c</a></nav><a hidden href="/trap">x</a>'
+    pages = [folded, '<a href="/contact">c</a>', folded]
+    for html in pages[1:] if shown_first else pages:
+        visible_links(HtmlResponse(PAGE, body=f"<html><body>{html}</body></html>".encode()))
+    assert memory.decoys("https://example.com") == ["/trap"]
+
+
+def test_no_page_takes_back_what_another_site_or_the_spider_has_marked(monkeypatch, tmp_path):
+    """Only a site's own pages show that its URL is no decoy, and not if the spider said that it is."""
+    memory = Memory(tmp_path / "memory.json", clock=FakeClock())
+    monkeypatch.setattr("scrapy_pacing.links.memory_behind", lambda response: memory)
+    memory.mark_decoy("https://example.com/told")
+    memory.mark_decoy("https://other.example/trap", found=True)
+    html = '<a href="/told">x</a><a href="https://other.example/trap">x</a>'
+    visible_links(HtmlResponse(PAGE, body=html.encode()))
+    assert memory.is_decoy("https://example.com/told")
+    assert memory.is_decoy("https://other.example/trap")
+
+
+def test_a_spider_can_say_that_a_url_is_no_decoy(monkeypatch, tmp_path):
+    """What a spider takes back is sent again; a spider that remembers nothing has nothing to take back."""
+    memory = Memory(tmp_path / "memory.json", clock=FakeClock())
+    memory.mark_decoy("https://example.com/x")
+    assert not forget_decoy(None, "https://example.com/x")
+    monkeypatch.setattr("scrapy_pacing.findings.memory_of", lambda spider: memory)
+    assert forget_decoy(None, "https://example.com/x")
+    assert not memory.is_decoy("https://example.com/x")
 
 
 def test_a_page_tells_of_a_bounded_number_and_of_none_if_asked(monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 
 import pytest
@@ -272,3 +273,69 @@ def test_a_huge_file_is_not_read(path):
         file.truncate(5 << 20)
     memory = opened(path, max_megabytes=1)
     assert "at most 4194304 are read" in memory.take_notices()[0]
+
+
+def written(path, record) -> Memory:
+    path.write_text(json.dumps({"schema": 1, "origins": {ORIGIN: {"seen": 1_799_999_999, **record}}}))
+    return opened(path)
+
+
+def octets(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+@pytest.mark.parametrize("value", [b"*", b'"a"\r\nX-Injected: 1', b"x" * 30_000, b'"\x00"'])
+@pytest.mark.parametrize("field", ["etag", "last_modified"])
+def test_a_validator_that_would_not_be_recorded_is_not_read(path, field, value):
+    """Whoever wrote the file: no bare star, no line break and no endless text is sent to a site."""
+    page = {"at": 1_799_999_000, "full_at": 1_799_999_000}
+    memory = written(path, {"validators": {"/bad": {**page, field: octets(value)}, "/good": {**page, field: "YQ=="}}})
+    assert memory.validators(f"{ORIGIN}/bad") is None
+    assert getattr(memory.validators(f"{ORIGIN}/good"), field) == b"a"
+    assert memory.flush()
+    assert octets(value) not in path.read_text()
+
+
+def test_a_page_is_not_frozen_by_a_file_from_the_future(path):
+    """When a page last came whole can't lie ahead; else it would never be fetched in full again."""
+    page = {"at": 1_799_999_000, "etag": "YQ==", "full_at": 1e18}
+    memory = written(path, {"validators": {"/": page}})
+    assert memory.validators(f"{ORIGIN}/").full_at == FakeClock().wall()
+
+
+SEEN = {"seen": 1_799_999_999}
+COOKIE = {"name": "c", "value": "v"}
+BEYOND = {
+    "tier": {"tier": {"at": 1, "value": "x" * 100_000}},
+    "exit": {"exit": {"at": 1, "value": "x" * 100_000}},
+    "interval": {"pace": {"at": 1, "interval": -5}},
+    "evidence": {"pace": {"at": 1, "interval": 5, "sustained": -5}},
+    "key of a page": {"validators": {"x" * 3000: {"at": 1, "etag": "YQ=="}}},
+    "vary": {"validators": {"/v": {"at": 1, "etag": "YQ==", "vary": {"x" * 3000: "y"}}}},
+    "much vary": {"validators": {"/v": {"at": 1, "etag": "YQ==", "vary": {str(n): "y" for n in range(17)}}}},
+    "key of a decoy": {"decoys": {"/" + "x" * 3000: {"at": 1}}},
+    "decoy that is no path": {"decoys": {"trap": {"at": 1}}},
+    "kind": {"endpoints": {f"{ORIGIN}/x": {"at": 1, "value": "x" * 3000}}},
+    "endpoint": {"endpoints": {"javascript:x": {"at": 1, "value": "x"}}},
+    "user agent": {"clearance": {"at": 1, "user_agent": "x" * 3000, "cookies": [COOKIE]}},
+    "cookie": {"clearance": {"at": 1, "cookies": [{"name": "c", "value": "x" * 5000}]}},
+    "line break": {"clearance": {"at": 1, "cookies": [{"name": "c", "value": "v\r\nX-Injected: 1"}]}},
+    "cookies": {"clearance": {"at": 1, "cookies": [COOKIE] * 17}},
+}
+
+
+@pytest.mark.parametrize("record", BEYOND.values(), ids=BEYOND)
+def test_what_would_not_be_recorded_is_not_read(path, record):
+    """Values beyond the bounds of recording are dropped and not saved again; what else is known stays."""
+    memory = written(path, {"layer": {"at": 1, "value": 3}, **record})
+    assert memory.layer(ORIGIN) is Layer.HEADERS
+    assert memory.flush()
+    kept = json.loads(path.read_text())["origins"][ORIGIN]
+    assert set(kept) == {"seen", "layer"}
+    assert memory.take_notices() == []
+
+
+def test_an_origin_that_would_not_be_recorded_is_not_read(path):
+    """A name that is no name of a site is dropped like a record of the wrong form."""
+    path.write_text(json.dumps({"schema": 1, "origins": {"x" * 5000: SEEN, ORIGIN: SEEN}}))
+    assert opened(path).origins() == [ORIGIN]

@@ -352,6 +352,66 @@ def test_decoys(memory, clock):
     assert again.decoys(ORIGIN) == ["/trap"]
 
 
+@pytest.mark.parametrize("path_", ["", "/", "/?", "/robots.txt", "/robots.txt#x"])
+def test_robots_txt_and_the_homepage_are_no_decoys(memory, path_):
+    """Whoever says so: without them no site can be crawled as it wants to be."""
+    assert not memory.mark_decoy(ORIGIN + path_)
+    assert not memory.is_decoy(ORIGIN + path_)
+    assert memory.mark_decoy(f"{ORIGIN}/robots.txt/x")
+
+
+def test_robots_txt_in_an_older_file_is_no_decoy(path, clock):
+    """A mark that was kept before it was known to be none does no harm."""
+    path.parent.mkdir()
+    path.write_text(
+        '{"schema":1,"origins":{"https://example.com":'
+        '{"seen":1799999999,"decoys":{"/":{"at":1},"/robots.txt":{"at":1},"/trap":{"at":1}}}}}'
+    )
+    memory = Memory(path, clock=clock)
+    assert [memory.is_decoy(ORIGIN + target) for target in ("/", "/robots.txt", "/trap")] == [False, False, True]
+    assert memory.decoys(ORIGIN) == ["/trap"]
+
+
+@pytest.mark.parametrize("by_page", [True, False])
+def test_a_decoy_that_is_none_stays_none(memory, clock, by_page):
+    """What a page has shown, or the spider has said, outlives what another process still has in the file."""
+    url = f"{ORIGIN}/contact"
+    memory.mark_decoy(url, found=True)
+    other = reopened(memory, clock)
+    assert other.is_decoy(url)
+    assert memory.note_shown(url) if by_page else memory.forget_decoy(url)
+    other.mark_decoy(f"{ORIGIN}/trap")
+    assert other.flush()
+    again = reopened(memory, clock)
+    assert again.decoys(ORIGIN) == ["/trap"]
+    assert not again.is_decoy(url)
+    assert not again.mark_decoy(url, found=True)
+    assert again.mark_decoy(url)
+    assert again.is_decoy(url)
+
+
+def test_a_decoy_can_be_forgotten_before_it_is_found(memory):
+    """The spider's word counts more than markup, in either direction."""
+    assert not memory.forget_decoy(f"{ORIGIN}/a")
+    assert not memory.mark_decoy(f"{ORIGIN}/a", found=True)
+    assert memory.mark_decoy(f"{ORIGIN}/b")
+    assert not memory.note_shown(f"{ORIGIN}/b")
+    assert memory.is_decoy(f"{ORIGIN}/b")
+    assert memory.forget_decoy(f"{ORIGIN}/b")
+    assert not memory.is_decoy(f"{ORIGIN}/b")
+    assert not memory.forget_decoy("mailto:x@example.com")
+    assert not memory.note_shown("mailto:x@example.com")
+
+
+def test_what_pages_show_is_noted_within_bounds(memory, monkeypatch):
+    """A site of endless pages fills no memory with the links that they show, and nothing of it is saved."""
+    monkeypatch.setattr("scrapy_pacing.core.memory.pages._MOST_SHOWN", 3)
+    for number in range(10):
+        memory.note_shown(f"{ORIGIN}/{number}")
+    found = [number for number in range(10) if memory.mark_decoy(f"{ORIGIN}/{number}", found=True)]
+    assert found == list(range(7))
+
+
 @pytest.mark.parametrize("kind", ["validators", "endpoints", "decoys"])
 def test_pages_are_bounded(path, clock, kind):
     """However many pages a site has, only the last recorded stay, in memory and in the file."""

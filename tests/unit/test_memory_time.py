@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from scrapy_pacing.core.layers import Layer
@@ -108,6 +110,19 @@ def test_endless_hold_is_capped(path, clock):
     memory = Memory(path, clock=clock)
     memory.record(ORIGIN, Learned(5.0, clock.wall() + 1e10, 1e10))
     assert memory.recall(ORIGIN).hold_until == clock.wall() + 7 * DAY
+
+
+def test_endless_hold_in_a_file_is_capped(path, clock):
+    """Nor does a number in the file: it holds for a week from when it was learned, and the site is forgotten."""
+    now = clock.wall()
+    record = {"seen": now, "hold": {"at": now, "until": 1e18, "asked": 1e18}}
+    path.write_text(json.dumps({"schema": 1, "origins": {ORIGIN: record}}))
+    assert Memory(path, clock=clock).recall(ORIGIN).hold_until == now + 7 * DAY
+    memory = Memory(path, clock=clock)
+    clock.advance(7 * DAY + 1)
+    assert memory.recall(ORIGIN) is None
+    assert memory.flush()
+    assert Memory(path, clock=clock).origins() == []
 
 
 def test_bytes_are_bounded(path, clock):
