@@ -151,7 +151,8 @@ def test_a_site_that_hangs_does_not_wander_and_is_not_stranded():
             spider=SPIDER,
         )
         by_each = [len(proxy.seen) for proxy in (one, two, three)]
-    assert {item["error"] for item in result.items} == {"DownloadTimeoutError"}
+    # Scrapy before 2.15 lets Twisted's own exception through.
+    assert {item["error"] for item in result.items} <= {"DownloadTimeoutError", "TimeoutError"}
     assert len(result.items) == 30
     assert exits_left(result) == 2
     assert by_each[2] > by_each[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from scrapy import Request
+from scrapy.pqueues import DownloaderAwarePriorityQueue
 from scrapy.squeues import PickleLifoDiskQueue
 
 import scrapy_pacing.dispatch
@@ -217,7 +218,9 @@ def test_a_disk_queue_goes_on_where_it_was_closed(bench, tmp_path):
         bench.finish(popped)
     assert len(urls) == 4
     assert again.close() == {}
-    assert list(tmp_path.iterdir()) == []
+    if hasattr(DownloaderAwarePriorityQueue, "_next_slot"):
+        # Older queues of Scrapy leave the files of empty start queues behind.
+        assert list(tmp_path.iterdir()) == []
 
 
 def test_requests_stored_under_another_key_move_to_their_own(bench, tmp_path):
