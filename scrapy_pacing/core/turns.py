@@ -54,11 +54,6 @@ class Turns:
         if len(self._snoozed) + len(self._ready) > 2 * len(self._place) + 64:
             self._rebuild()
 
-    def park(self, origin: str) -> None:
-        """Let an origin wait for `unpark`."""
-        if origin in self._place:
-            self._place[origin] = _PARKED
-
     def unpark(self, origin: str, now: float) -> bool:
         """Sort a parked origin in again; return whether it was parked."""
         if self._place.get(origin) != _PARKED:
@@ -69,7 +64,7 @@ class Turns:
     def next(self, now: float) -> str | None:
         """Take the origin whose turn it is out of the order, or return None if none is due.
 
-        The caller parks or removes it: until then it is nowhere.
+        It is parked then, until the caller unparks or removes it.
         """
         self._wake(now)
         while self._ready:
